@@ -1,5 +1,5 @@
-"""Creates the parts of one server, each once, and connects them. Nothing in this module depends on the HTTP API or on
-the server extension."""
+"""Creates the parts of one server, each once, and connects them. Nothing in this module depends on the HTTP API
+or on the server extension."""
 
 from __future__ import annotations
 
@@ -201,9 +201,9 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         environment=environment,
         private_sessions=private_sessions,
         user_limits=shared.user_limits,
-        begin=each(metrics.on_turn_begin, notifications.on_turn_begin),
-        end=each(metrics.on_turn_end, lambda turn: sidecars.on_turn_end(turn.spec.key), notifications.on_turn_end),
-        body=each(metrics.on_turn_body, notifications.on_turn_body),
+        begin=call_each(metrics.on_turn_begin, notifications.on_turn_begin),
+        end=call_each(metrics.on_turn_end, lambda turn: sidecars.on_turn_end(turn.spec.key), notifications.on_turn_end),
+        body=call_each(metrics.on_turn_body, notifications.on_turn_body),
     )
     link = shared.link
     metrics.add_gauges(
@@ -357,7 +357,7 @@ def _note_activity(server: ServerApp, kernels: Kernels, busy: set[str]) -> None:
         kernels.touch(kernel, now)
 
 
-def each(*hooks: Callable[P, None]) -> Callable[P, None]:
+def call_each(*hooks: Callable[P, None]) -> Callable[P, None]:
     """Return a function that calls all of ``hooks``, in order, with its arguments."""
 
     def call(*args: P.args, **kwargs: P.kwargs) -> None:

@@ -19,7 +19,7 @@ from agent_kernel.cli.base.command import Command, argument
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import ALL_NAMESPACES, namespace_of, open_configured_store, store_arguments
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import NotebookBinding
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.adapters.framework_files import FrameworkFiles, FrameworkSession, check_path
@@ -94,13 +94,22 @@ def sessions_copy(args: argparse.Namespace) -> int:
 
 def _to_json(report: CopyReport) -> dict[str, object]:
     rows: list[dict[str, object]] = [
-        {"namespace": it.key.namespace, "id": it.key.id, "state": it.state, "items": it.items} for it in report.copies
+        {"namespace": copy.key.namespace, "id": copy.key.id, "state": copy.state, "items": copy.items}
+        for copy in report.copies
     ]
     rows += [
-        {"namespace": it.session.namespace, "id": it.session.id, "state": "unreadable", "reason": it.reason}
-        for it in report.unreadable
+        {
+            "namespace": session.session.namespace,
+            "id": session.session.id,
+            "state": "unreadable",
+            "reason": session.reason,
+        }
+        for session in report.unreadable
     ]
-    notebooks = [{"namespace": it.namespace, "path": it.path, "session": it.session} for it in report.left_out]
+    notebooks = [
+        {"namespace": binding.namespace, "path": binding.path, "session": binding.session}
+        for binding in report.left_out
+    ]
     return {"sessions": rows, "notebooks_left_out": notebooks, "running": report.running}
 
 
@@ -109,9 +118,11 @@ def _print(report: CopyReport) -> None:
     print(", ".join(f"{counts[state]} {state}" for state in sorted(counts)) or "The source has no sessions.")
     for copy in report.missing:
         print(f"{copy.state}: {copy.key.namespace} {printable(copy.key.id)}", file=sys.stderr)
-    for one in report.unreadable:
-        shown = f"{printable(one.session.namespace)} {printable(one.session.id)}: {printable(one.reason)}"
-        print(f"unreadable: {shown}", file=sys.stderr)
+    for session in report.unreadable:
+        session_line = (
+            f"{printable(session.session.namespace)} {printable(session.session.id)}: {printable(session.reason)}"
+        )
+        print(f"unreadable: {session_line}", file=sys.stderr)
     for binding in report.left_out:
         print(
             f"not copied, because TO binds this notebook to another session: {printable(binding.path)}", file=sys.stderr
@@ -147,7 +158,7 @@ async def _copy(args: argparse.Namespace) -> CopyReport:
 
 
 async def _copy_files(
-    args: argparse.Namespace, files: FrameworkFiles, sessions: list[FrameworkSession], target: KeptStore
+    args: argparse.Namespace, files: FrameworkFiles, sessions: list[FrameworkSession], target: PersistentStore
 ) -> CopyReport:
     report = CopyReport()
     chosen = [session for session in sessions if args.namespace in (None, session.namespace)]
@@ -182,7 +193,9 @@ def _count(sessions: Iterable[T], total: int) -> Iterator[T]:
         yield session
 
 
-async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, must_exist: bool = False) -> KeptStore:
+async def _open(
+    args: argparse.Namespace, url: str, opened: AsyncExitStack, *, must_exist: bool = False
+) -> PersistentStore:
     """Open the store ``url``; ``opened`` closes it. Raises InvalidRequest for a store in memory. With ``must_exist``,
     raises it for a path that does not exist as well."""
     if url == CONFIGURED:
@@ -190,7 +203,7 @@ async def _open(args: argparse.Namespace, url: str, opened: AsyncExitStack, *, m
     scheme, _, place = url.partition(":")
     if scheme in FRAMEWORKS:
         raise InvalidRequest(
-            f"Files of {scheme} can only be read, so they can be FROM, not TO.",
+            f"Files of {scheme} can only be read: they can be the source (FROM), not the target (TO).",
             hint="Use sqlite:FILE or another store.",
         )
     if scheme == "memory":

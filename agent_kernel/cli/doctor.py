@@ -39,14 +39,14 @@ def doctor(args: argparse.Namespace) -> int:
     if args.json:
         places = {"data_dir": str(settings.data_dir), "cache_dir": str(settings.cache_dir)}
         policy = {"administrator": [{"path": str(file.path), "binding": file.binding} for file in rules.admin.files]}
-        found = {
+        report = {
             "store": describe_store(settings),
             "sandbox": layers,
             "missing": missing,
             "models": models,
             "python": sys.executable,
         }
-        print(json.dumps(found | places | policy))
+        print(json.dumps(report | places | policy))
         return 1 if missing else 0
     print(f"python     {sys.executable} ({platform.python_version()}, {platform.system()})")
     for line in _store_lines(settings):
@@ -95,14 +95,14 @@ def _model_doctor(settings: Settings, model: str, *, json_wanted: bool) -> int:
     lacking = missing(findings)
     if json_wanted:
         where = {"model": info.model, "local": info.local, "host": info.host, "context_length": info.context_length}
-        rows = [{"feature": found.feature, "state": found.state, "detail": found.detail} for found in findings]
+        rows = [{"feature": finding.feature, "state": finding.state, "detail": finding.detail} for finding in findings]
         print(json.dumps({**where, "findings": rows, "missing": lacking}, indent=2))
         return 1 if lacking else 0
     length = f"{info.context_length:,} tokens" if info.context_length else "context length unknown"
     where_to = ("local" if info.local else "remote") + (f": {info.host}" if info.host else "")
     print(f"model      {info.model} ({where_to}), {length}")
-    for found in findings:
-        print(f"{'':<11}{found.feature:<17}{found.state:<8}{found.detail}")
+    for finding in findings:
+        print(f"{'':<11}{finding.feature:<17}{finding.state:<8}{finding.detail}")
     print(f"           {'unusable: ' + ', '.join(lacking) if lacking else 'usable'}")
     return 1 if lacking else 0
 
@@ -112,8 +112,8 @@ async def _findings(settings: Settings, model: str) -> tuple[EngineInfo, list[Fi
         engine = runtime.engines.get(model)
         if not isinstance(engine, OpenAIEngine):
             return engine.info(), await Probe(engine).findings()
-        async with aclosing(engine.seeing()) as seeing:
-            return engine.info(), await Probe(engine, seeing).findings()
+        async with aclosing(engine.with_vision()) as vision_engine:
+            return engine.info(), await Probe(engine, vision_engine).findings()
 
 
 async def _layers(settings: Settings) -> Mapping[str, Mapping[str, Any]]:

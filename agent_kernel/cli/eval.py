@@ -64,12 +64,16 @@ def run(args: argparse.Namespace) -> int:
     tasks = _chosen_tasks(args)
     outcome = _start(args)
     path = args.output or args.resume or _default_path(args)
-    left = _remaining(tasks, args.repeat, outcome)
+    remaining = _remaining(tasks, args.repeat, outcome)
     outcome.write(path)
-    print(f"{len(left)} of {len(tasks) * args.repeat} tasks to run; results go to {path}", file=sys.stderr, flush=True)
-    if left:
+    print(
+        f"{len(remaining)} of {len(tasks) * args.repeat} tasks to run; results go to {path}",
+        file=sys.stderr,
+        flush=True,
+    )
+    if remaining:
         try:
-            asyncio.run(_measure(args, left, outcome, path))
+            asyncio.run(_measure(args, remaining, outcome, path))
         except asyncio.CancelledError:  # by a signal of STOPPING
             raise KeyboardInterrupt from None
     if args.json:
@@ -190,16 +194,18 @@ def _start(args: argparse.Namespace) -> EvaluationRun:
     earlier = EvaluationRun.read(args.resume)
     changed = [key for key, value in options.items() if earlier.options.get(key, "") != value]
     if changed or earlier.task_set != name:
-        what = ", ".join(f"{key} {earlier.options.get(key) or '(default)'}" for key in changed) or earlier.task_set
+        changed_options = (
+            ", ".join(f"{key} {earlier.options.get(key) or '(default)'}" for key in changed) or earlier.task_set
+        )
         raise InvalidRequest(
-            f"Cannot resume {args.resume}: its results were measured with other options ({what}).",
+            f"Cannot resume {args.resume}: its results were measured with other options ({changed_options}).",
             hint="Use the same options, or start a new file with --output.",
         )
     return earlier
 
 
 def _remaining(tasks: Sequence[Task], repeat: int, outcome: EvaluationRun) -> list[tuple[Task, int]]:
-    done = {one.key for one in outcome.results if not one.broken}
+    done = {result.key for result in outcome.results if not result.broken}
     rounds = [(task, repetition) for repetition in range(1, repeat + 1) for task in tasks]
     return [(task, repetition) for task, repetition in rounds if (task.name, repetition) not in done]
 

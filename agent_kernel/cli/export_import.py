@@ -58,8 +58,8 @@ def sessions_export(args: argparse.Namespace) -> int:
         print(json.dumps(where, indent=2))
         return 0
     print(args.output)
-    for what, count in exported.left_out.items():
-        print(f"left out, because the format {format} cannot represent them: {count} {what}", file=sys.stderr)
+    for kind, count in exported.left_out.items():
+        print(f"left out, because the format {format} cannot represent them: {count} {kind}", file=sys.stderr)
     return 0
 
 
@@ -69,13 +69,13 @@ def _write(output: Path, exported: Exported, *, force: bool) -> None:
     if output.exists() and not force:
         raise InvalidRequest(f"{output} exists already.", hint="Add --force to overwrite the file.")
     for name, data in exported.files.items():
-        path = output.parent / name if "/" in name else beside(output) / name
+        path = output.parent / name if "/" in name else media_directory(output) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
     replace_file(output, exported.document, mode=0o666)
 
 
-def beside(document: Path) -> Path:
+def media_directory(document: Path) -> Path:
     """Return the directory that contains the media of a document: NAME for NAME.json."""
     return document.with_suffix("")
 
@@ -89,8 +89,8 @@ def sessions_import(args: argparse.Namespace) -> int:
         return _show_import(args, asyncio.run(preview(document, format=args.format, files=files)), "")
 
     options = {"id": args.id, "format": args.format, "files": files, "redactor": Redactor.of(settings_of(args))}
-    done = run_with_store(args, lambda store: import_session(store, namespace_of(args), document, **options))
-    return _show_import(args, done.preview, done.session.key.id)
+    result = run_with_store(args, lambda store: import_session(store, namespace_of(args), document, **options))
+    return _show_import(args, result.preview, result.session.key.id)
 
 
 def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
@@ -98,13 +98,13 @@ def read_document(path: Path) -> tuple[bytes, dict[str, bytes]]:
     they are too large, and OSError."""
     document = _read_limited(path)
     files: dict[str, bytes] = {}
-    left = MAX_BYTES
-    media = sorted(beside(path).iterdir())[:MAX_FILES] if beside(path).is_dir() else []
+    bytes_left = MAX_BYTES
+    media = sorted(media_directory(path).iterdir())[:MAX_FILES] if media_directory(path).is_dir() else []
     for medium in media:
         if not medium.is_file():
             continue
-        left -= medium.stat().st_size
-        if left < 0:
+        bytes_left -= medium.stat().st_size
+        if bytes_left < 0:
             raise InvalidRequest(f"The media beside {path} can have at most {MAX_BYTES} bytes in all.")
         files[medium.name] = medium.read_bytes()
     return document, files
@@ -148,7 +148,7 @@ def _show_import(args: argparse.Namespace, preview: ImportPreview, id: str) -> i
     if args.json:
         print(json.dumps({"session": id or None} | values, indent=2))
         return 0
-    left_out = ", ".join(f"{count} {what}" for what, count in preview.left_out.items())
+    left_out = ", ".join(f"{count} {kind}" for kind, count in preview.left_out.items())
     facts({"session": id or "(not created: --dry-run)"} | values | {"left_out": left_out or "nothing"}, as_json=False)
     return 0
 

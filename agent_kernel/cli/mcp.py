@@ -45,7 +45,7 @@ async def _list_servers(path: str, exits: EgressPolicy, timeout_s: float) -> lis
     source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)
     try:
         connections: Sequence[Any] = await source.connections()
-        await asyncio.gather(*(connection.until_ready(timeout_s) for connection in connections))
+        await asyncio.gather(*(connection.wait_until_connected(timeout_s) for connection in connections))
         return [_row(connection, timeout_s) for connection in connections]
     finally:
         await source.aclose()

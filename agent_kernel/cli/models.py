@@ -61,17 +61,17 @@ def model_list(args: argparse.Namespace) -> int:
     return 0
 
 
-def model_state(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
+def model_state(entry: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     """Return the row of a catalog model for the list of models. Its ``state`` is ready, partial, missing or broken."""
-    row = found.offer() | {"description": found.description, "path": None, "revision": None, "problem": None}
+    row = entry.offer() | {"description": entry.description, "path": None, "revision": None, "problem": None}
     try:
-        model = found.installed_model(cache_dir)
+        model = entry.installed_model(cache_dir)
     except ModelBroken as error:
         return row | {"state": "broken", "problem": str(error)}
     if model is None:
-        return row | {"state": "partial" if is_partial(found, cache_dir) else "missing"}
-    kept = ("name", "title", "description", "download_bytes")
-    return row | {key: value for key, value in _local_row(model).items() if key not in kept}
+        return row | {"state": "partial" if is_partial(entry, cache_dir) else "missing"}
+    names = ("name", "title", "description", "download_bytes")
+    return row | {key: value for key, value in _local_row(model).items() if key not in names}
 
 
 def _local_row(model: LocalModel) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def model_path(args: argparse.Namespace) -> int:
 
 def model_info(args: argparse.Namespace) -> int:
     cache_dir = settings_of(args).cache_dir
-    pulled = next((_local_row(found) for found in from_hubs(cache_dir) if found.name == args.name), None)
+    pulled = next((_local_row(installed) for installed in from_hubs(cache_dir) if installed.name == args.name), None)
     row = pulled or _catalog_info(entry_here(args.name, cache_dir), cache_dir)
     if args.json:
         print(json.dumps(row, indent=2))
@@ -227,11 +227,11 @@ def model_info(args: argparse.Namespace) -> int:
     return 0
 
 
-def _catalog_info(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
+def _catalog_info(entry: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     """Return the state of a catalog model, whether it fits this machine, and its expected speed."""
-    fit = assess(read_machine(), read_speeds(cache_dir))[found.name].to_json()
+    fit = assess(read_machine(), read_speeds(cache_dir))[entry.name].to_json()
     fits = {True: "yes", False: "no", None: "unknown"}[fit["fits"]]
-    return model_state(found, cache_dir) | fit | {"fits": f"{fits}: {fit['fit_reason']}", "speed": _speed_text(fit)}
+    return model_state(entry, cache_dir) | fit | {"fits": f"{fits}: {fit['fit_reason']}", "speed": _speed_text(fit)}
 
 
 def model_remove(args: argparse.Namespace) -> int:
@@ -244,14 +244,14 @@ def model_remove(args: argparse.Namespace) -> int:
             hint="Delete the files yourself. To see the names of pulled models: agent-kernel model list",
         )
     directories = pulled_directories(args.name, cache_dir)
-    size = sum(file.stat().st_size for each in directories for file in each.rglob("*") if file.is_file())
-    question = f"Remove {', '.join(each.name for each in directories)} ({megabytes(size)})?"
+    size = sum(file.stat().st_size for directory in directories for file in directory.rglob("*") if file.is_file())
+    question = f"Remove {', '.join(directory.name for directory in directories)} ({megabytes(size)})?"
     if directories and not confirm(args, question):
         return 1
     for directory in directories:
         shutil.rmtree(directory)
     if args.json:
-        print(json.dumps({"removed": [str(each) for each in directories], "freed_bytes": size}))
+        print(json.dumps({"removed": [str(directory) for directory in directories], "freed_bytes": size}))
     else:
         print(f"{megabytes(size)} freed." if directories else f"{args.name} is not on this machine.")
     return 0 if directories else 1
@@ -264,10 +264,10 @@ def model_pull(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     EgressPolicy(settings.local_only).check("", "the download of a model")
     parse_sources(settings.sources)
-    found = fetchable(args.name, sources=settings.model_sources)
+    entry = fetchable(args.name, sources=settings.model_sources)
     if args.force:
-        forget(found, settings.cache_dir)
-    pull = PullJob(found, settings.cache_dir, _consent(args), settings.model_sources)
+        forget(entry, settings.cache_dir)
+    pull = PullJob(entry, settings.cache_dir, _consent(args), settings.model_sources)
     signal.signal(signal.SIGTERM, _interrupt)
     show = _display(args)
     try:
@@ -282,7 +282,7 @@ def model_pull(args: argparse.Namespace) -> int:
         show.close()
     assert pull.model is not None  # the last progress was "done"
     if args.json:
-        print(json.dumps({"type": "done"} | model_state(found, settings.cache_dir)), flush=True)
+        print(json.dumps({"type": "done"} | model_state(entry, settings.cache_dir)), flush=True)
     else:
         print(pull.model.path)
     return 0

@@ -18,7 +18,7 @@ from agent_kernel.cli.base.output import moment, printable, size, turn_count
 from agent_kernel.cli.base.store_access import OWN_NAMESPACE, confirm, namespace_of, run_with_store, store_arguments
 from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import NotebookBinding, Session, SessionKey
 from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
@@ -56,7 +56,7 @@ def purge(args: argparse.Namespace) -> int:
     return run_with_store(args, lambda store: _purge(args, store))
 
 
-async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
+async def _purge(args: argparse.Namespace, store: PersistentStore) -> int:
     await store.recover()
     plan = await _make_plan(args, store)
     if not plan.sessions and not plan.responses and not plan.paths:
@@ -77,18 +77,18 @@ async def _purge(args: argparse.Namespace, store: KeptStore) -> int:
     return 1 if stuck else 0
 
 
-async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
+async def _make_plan(args: argparse.Namespace, store: PersistentStore) -> PurgePlan:
     settings = settings_of(args)
     bound = await store.bindings(args.namespace if args.all else namespace_of(args))
     if args.all:
-        plan = PurgePlan(await _all_sessions(store, args.namespace))
+        plan = PurgePlan(await _list_all_sessions(store, args.namespace))
         plan.paths += _locations(settings, EVERYTHING, bound) if args.namespace is None else []
     else:
         keys, bound = _select(args, bound)
         plan = PurgePlan([session for key in keys if (session := await store.info(key)) is not None])
         plan.left += [f"{path}: a copy from before an upgrade" for path in _locations(settings, {"backup"})]
     if args.notebook is not None:
-        plan.paths += _beside(settings, args.notebook.absolute())
+        plan.paths += _notebook_files(settings, args.notebook.absolute())
     purged = {session.key for session in plan.sessions}
     if args.session is not None:
         purged.add(SessionKey(namespace_of(args), args.session))
@@ -99,12 +99,12 @@ async def _make_plan(args: argparse.Namespace, store: KeptStore) -> PurgePlan:
             if key in purged or (args.all and args.namespace in (None, key.namespace))
         ]
     for session in plan.sessions:
-        plan.paths += _of_session(settings, session.key)
+        plan.paths += _session_paths(settings, session.key)
         plan.left += await _describe_remote_copies(store, session.key)
     for binding in bound:
         plan.paths += storage_locations.data_dir_sidecar_paths(settings, binding)
         if (notebook := storage_locations.notebook_path(binding)) is not None:
-            plan.paths += _beside(settings, notebook)
+            plan.paths += _notebook_files(settings, notebook)
             plan.left += _outputs(notebook)
     plan.paths = [path for path in dict.fromkeys(plan.paths) if path.is_symlink() or path.exists()]
     plan.left = list(dict.fromkeys(plan.left))
@@ -118,20 +118,26 @@ def _select(
     --notebook, or the session of --session; ``bound`` are all bindings of the namespace."""
     if args.session is not None:
         key = SessionKey(namespace_of(args), args.session)
-        mine = [it for it in bound if it.session == key.id and not it.path.startswith(storage_locations.DELETED)]
-        return [key], mine
-    wanted = args.notebook.resolve()
-    mine = [
-        it for it in bound if (path := storage_locations.notebook_path(it)) is not None and path.resolve() == wanted
+        selected = [
+            binding
+            for binding in bound
+            if binding.session == key.id and not binding.path.startswith(storage_locations.DELETED)
+        ]
+        return [key], selected
+    notebook_path = args.notebook.resolve()
+    selected = [
+        binding
+        for binding in bound
+        if (path := storage_locations.notebook_path(binding)) is not None and path.resolve() == notebook_path
     ]
-    return list(dict.fromkeys(SessionKey(it.namespace, it.session) for it in mine)), mine
+    return list(dict.fromkeys(SessionKey(binding.namespace, binding.session) for binding in selected)), selected
 
 
-async def _all_sessions(store: KeptStore, namespace: str | None) -> list[Session]:
+async def _list_all_sessions(store: PersistentStore, namespace: str | None) -> list[Session]:
     """Return all sessions of a namespace, or of all namespaces if it is None. Stored rows without a session are
     assigned to a session first, so that they are removed too. Raises SessionBusy if a turn is running."""
     await store.repair(namespace)
-    sessions = [it for it in await store.idle(math.inf) if namespace in (None, it.key.namespace)]
+    sessions = [session for session in await store.idle(math.inf) if namespace in (None, session.key.namespace)]
     if len(sessions) < (await store.stats(namespace))["sessions"]:
         raise _busy()
     return sessions
@@ -150,7 +156,7 @@ async def _stored_responses(settings: Settings) -> AsyncIterator[DatabaseRespons
         await responses.aclose()
 
 
-async def _describe_remote_copies(store: KeptStore, key: SessionKey) -> list[str]:
+async def _describe_remote_copies(store: PersistentStore, key: SessionKey) -> list[str]:
     """Return a description of each server to which the session's conversation was sent. Raises SessionBusy while a turn
     runs."""
     turns = (await store.everything(key))[0]
@@ -160,14 +166,14 @@ async def _describe_remote_copies(store: KeptStore, key: SessionKey) -> list[str
     return [f"{host}: the model there was sent this conversation" for host in sorted(hosts)]
 
 
-def _of_session(settings: Settings, key: SessionKey) -> list[Path]:
+def _session_paths(settings: Settings, key: SessionKey) -> list[Path]:
     paths = storage_locations.session_paths(settings, key)
     if settings.transcripts.lower() not in ("", *OFF):
         paths.append(LiveTranscripts(Path(settings.transcripts).expanduser()).path(key))
     return paths
 
 
-def _beside(settings: Settings, notebook: Path) -> list[Path]:
+def _notebook_files(settings: Settings, notebook: Path) -> list[Path]:
     """Return the files that agent-kernel wrote for a notebook: the sidecar files in the notebook's folder, and their
     backups in the data directory."""
     return storage_locations.sidecar_paths(notebook) + storage_locations.sidecar_backup_paths(settings, notebook)
@@ -214,7 +220,10 @@ def _announce(plan: PurgePlan, to: Any) -> None:
 def _report(args: argparse.Namespace, plan: PurgePlan, freed: int, stuck: list[str]) -> None:
     left = [*plan.left, *ALWAYS_LEFT]
     if args.json:
-        sessions = [{"namespace": it.key.namespace, "id": it.key.id, "title": it.title} for it in plan.sessions]
+        sessions = [
+            {"namespace": session.key.namespace, "id": session.key.id, "title": session.title}
+            for session in plan.sessions
+        ]
         paths = [str(path) for path in plan.paths if str(path) not in stuck]
         report = {"sessions": sessions, "removed": paths, "not_removed": stuck, "freed_bytes": freed, "left": left}
         print(json.dumps(report, indent=2))

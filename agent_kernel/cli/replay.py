@@ -45,27 +45,30 @@ def replay(args: argparse.Namespace) -> int:
     verdicts = asyncio.run(_verdicts(args, document, turns, only, path))
     if args.json:
         body = {"file": str(path), "model": _model_name(args), "tools": "live" if args.live else "recorded"}
-        print(json.dumps({**body, "turns": [one.to_json() for one in verdicts]}, indent=2, ensure_ascii=False))
+        print(json.dumps({**body, "turns": [verdict.to_json() for verdict in verdicts]}, indent=2, ensure_ascii=False))
     else:
-        rows = [{**one.to_json(), "prompt": " ".join(one.prompt.split()), "notes": notes(one)} for one in verdicts]
+        rows = [
+            {**verdict.to_json(), "prompt": " ".join(verdict.prompt.split()), "notes": notes(verdict)}
+            for verdict in verdicts
+        ]
         show(rows, TABLE, as_json=False)
         if not (_model(args) or args.live):
             print(NOTHING_RAN, file=sys.stderr)
-    return 1 if any(one.failed for one in verdicts) else 0
+    return 1 if any(verdict.failed for verdict in verdicts) else 0
 
 
-def notes(found: ReplayVerdict) -> str:
+def notes(verdict: ReplayVerdict) -> str:
     """Return the notes that the table shows beside the result of a turn."""
-    parts = [found.why] if found.why else []
-    if found.files:
-        parts.append(f"missing files: {', '.join(found.files)}")
-    if found.numbers:
-        now = f", now {', '.join(found.instead)}" if found.instead else ""
-        parts.append(f"no longer hold: {', '.join(found.numbers)}{now}")
-    if found.outputs:
-        parts.append(f"{found.outputs} output(s) differ")
-    if found.open:
-        parts.append(f"not computed: {', '.join(found.open)}")
+    parts = [verdict.why] if verdict.why else []
+    if verdict.files:
+        parts.append(f"missing files: {', '.join(verdict.files)}")
+    if verdict.numbers:
+        now = f", now {', '.join(verdict.instead)}" if verdict.instead else ""
+        parts.append(f"no longer hold: {', '.join(verdict.numbers)}{now}")
+    if verdict.outputs:
+        parts.append(f"{verdict.outputs} output(s) differ")
+    if verdict.open:
+        parts.append(f"not computed: {', '.join(verdict.open)}")
     return "; ".join(parts)
 
 
@@ -88,7 +91,7 @@ async def _verdicts(
     runtime = importlib.import_module("agent_kernel.cli.replay_runtime")
     ask = args.against if _model(args) else None
     async with runtime.open_parts(settings, document, ask=ask, live=args.live, cells=cells) as parts:
-        return [one async for one in runtime.Replay(turns, *parts).verdicts(only, progress)]
+        return [verdict async for verdict in runtime.Replay(turns, *parts).verdicts(only, progress)]
 
 
 def _model(args: argparse.Namespace) -> bool:

@@ -355,7 +355,7 @@ SERVE_ARGUMENTS = (
         "--shared",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="limits for each user; on by default where other machines reach this server",
+        help="limit the turns and tokens of each user; on by default if other machines can reach this server",
     ),
     argument("--certfile", type=Path, help="TLS certificate; needs --keyfile"),
     argument("--keyfile", type=Path, help="private key of the TLS certificate"),

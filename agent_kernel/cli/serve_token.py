@@ -51,24 +51,24 @@ def forget_variables(environment: MutableMapping[str, str]) -> None:
         environment.pop(name, None)
 
 
-def token(given: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> ServeToken:
-    """Return the token from the file ``given``, or else from an environment variable, or else from a file in
+def token(token_file: Path | None, data_dir: Path, environment: MutableMapping[str, str]) -> ServeToken:
+    """Return the token from the file ``token_file``, or else from an environment variable, or else from a file in
     ``data_dir``. If that file is missing, it is created with a new token.
 
     The variables are removed from ``environment``, so that no subprocess inherits them. Raises InvalidRequest.
     """
     kernel = environment.get(OF_A_KERNEL, "")
-    found = {name: environment.pop(name, "").strip() for name in VARIABLES}
+    values = {name: environment.pop(name, "").strip() for name in VARIABLES}
     file = environment.pop(FILE_VARIABLE, "")
-    if given is not None:
-        return ServeToken(_check(_read(given), str(given)), f"in {given}", given)
-    for name, value in found.items():
+    if token_file is not None:
+        return ServeToken(_check(_read(token_file), str(token_file)), f"in {token_file}", token_file)
+    for name, value in values.items():
         if value and not (name == "AGENT_KERNEL_TOKEN" and kernel):
             return ServeToken(_check(value, name), f"the value of {name}")
     if file:
         return ServeToken(_check(_read(Path(file)), file), f"in {file}", Path(file))
     own = data_dir / NAME
-    return ServeToken(_own(own), f"in {own}", own)
+    return ServeToken(_read_or_create(own), f"in {own}", own)
 
 
 def shown_place(key: ServeToken) -> str:
@@ -97,10 +97,10 @@ def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8").strip()
     except (OSError, ValueError) as error:
-        raise InvalidRequest(f"The token cannot be read: {_why(error)} ({path}).") from None
+        raise InvalidRequest(f"The token cannot be read: {_cause(error)} ({path}).") from None
 
 
-def _own(path: Path) -> str:
+def _read_or_create(path: Path) -> str:
     """Return the token in the file ``path``, which is created with a new token if it is missing. Two servers that start
     at the same time get the same token. Raises InvalidRequest if the file cannot be read or written, or if other users
     may read it."""
@@ -111,11 +111,12 @@ def _own(path: Path) -> str:
         facts = path.lstat()
     except OSError as error:
         raise InvalidRequest(
-            f"The token cannot be stored: {_why(error)} ({path}).", hint="Set JUPYTER_TOKEN, or use another --data-dir."
+            f"The token cannot be stored: {_cause(error)} ({path}).",
+            hint="Set JUPYTER_TOKEN, or use another --data-dir.",
         ) from None
     shared = stat.S_IMODE(facts.st_mode) & 0o077 if os.name == "posix" else 0
-    mine = os.name != "posix" or facts.st_uid == os.geteuid()
-    if not stat.S_ISREG(facts.st_mode) or shared or not mine:
+    is_own = os.name != "posix" or facts.st_uid == os.geteuid()
+    if not stat.S_ISREG(facts.st_mode) or shared or not is_own:
         raise InvalidRequest(
             f"Other users may read the token in {path}, or may have written it.",
             hint="Remove the file: the next start creates one.",
@@ -132,5 +133,5 @@ def _write(path: Path, value: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def _why(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -18,7 +18,7 @@ from agent_kernel.cli.store_maintenance import CARE_COMMANDS
 from agent_kernel.cli.usage import USAGE
 from agent_kernel.core.errors import BranchNotFound, SessionNotFound
 from agent_kernel.core.messages import Message
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import Item, Session, SessionKey, SessionQuery, Turn, new_id
 from agent_kernel.sessions.retention.durations import seconds
 
@@ -60,7 +60,7 @@ def sessions_list(args: argparse.Namespace) -> int:
 
 
 def sessions_show(args: argparse.Namespace) -> int:
-    async def read(store: KeptStore) -> tuple[Session, list[Turn], list[Item]]:
+    async def read(store: PersistentStore) -> tuple[Session, list[Turn], list[Item]]:
         key = SessionKey(namespace_of(args), args.id)
         session = await store.info(key)
         if session is None:
@@ -94,7 +94,9 @@ def _turns(turns: list[Turn]) -> list[dict[str, Any]]:
 
 
 def _items(items: list[Item]) -> list[dict[str, Any]]:
-    return [{"seq": it.seq, "turn": it.turn, "time": it.time, "message": it.message.to_json()} for it in items]
+    return [
+        {"seq": item.seq, "turn": item.turn, "time": item.time, "message": item.message.to_json()} for item in items
+    ]
 
 
 def _text(message: Message) -> str:
@@ -147,7 +149,7 @@ def sessions_delete(args: argparse.Namespace) -> int:
     if not confirm(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
         return 1
 
-    async def delete(store: KeptStore) -> list[dict[str, Any]]:
+    async def delete(store: PersistentStore) -> list[dict[str, Any]]:
         return [{"id": id, "deleted": await store.delete(SessionKey(namespace_of(args), id))} for id in args.id]
 
     rows = run_with_store(args, delete)

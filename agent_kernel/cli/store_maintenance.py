@@ -14,7 +14,7 @@ from agent_kernel.cli.base.command import YES, Command, argument, settings_of
 from agent_kernel.cli.base.output import Column, facts, moment, show, size
 from agent_kernel.cli.base.store_access import ALL_NAMESPACES, confirm, run_with_store, store_arguments
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import StoreFault
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.retention.retention import DueSession, Retention
@@ -70,14 +70,14 @@ def sessions_expire(args: argparse.Namespace) -> int:
             "No retention limit is set, so no session was removed.", hint="Use --ttl, --max-sessions or --limits."
         )
 
-    async def remove_due(store: KeptStore) -> list[DueSession]:
+    async def remove_due(store: PersistentStore) -> list[DueSession]:
         retention = Retention(store, limits)
-        due = [one for one in await retention.due() if args.namespace in (None, one.session.key.namespace)]
+        due = [session for session in await retention.due() if args.namespace in (None, session.session.key.namespace)]
         if args.dry_run or not due:
             return due
         if not confirm(args, f"Remove {len(due)} session(s)?"):
             return []
-        return [one for one in due if await retention.remove(one.session)]
+        return [session for session in due if await retention.remove(session.session)]
 
     rows = [_row(due) for due in run_with_store(args, remove_due)]
     columns = {

@@ -22,7 +22,8 @@ def add_scope(parser: argparse.ArgumentParser) -> None:
 
 
 def token_new(args: argparse.Namespace) -> int:
-    if args.user == "":  # as an unset variable of a shell gives it; it would be a token of the server's own user
+    # An unset shell variable expands to an empty name, with which the token would belong to the server's own user.
+    if args.user == "":
         raise InvalidRequest("The name of the user is empty.", hint="Omit --user for the server's own user.")
     with _tokens(args) as tokens:
         token, text = tokens.new(args.scope or ["turns"], days=args.days, name=args.name, user=args.user or "")

@@ -12,17 +12,20 @@ from agent_kernel.core.trusted_folders import TrustStore
 
 
 def trust(args: argparse.Namespace) -> int:
-    known = TrustStore(settings_of(args).trust_path)
+    trust_store = TrustStore(settings_of(args).trust_path)
     if args.folder is None:
-        folders = [{"path": str(one.path), "since": one.since, "files": sorted(one.files)} for one in known.folders()]
+        folders = [
+            {"path": str(folder.path), "since": folder.since, "files": sorted(folder.files)}
+            for folder in trust_store.folders()
+        ]
         columns = {"path": Column("FOLDER"), "since": Column("SINCE", moment), "files": Column("AS IT WAS", join)}
         show(folders, columns, as_json=args.json, empty="No folder is trusted.")
         return 0
     if args.remove:
-        removed = known.remove(args.folder)
+        removed = trust_store.remove(args.folder)
         print(f"{args.folder} {'is no longer trusted' if removed else 'was not on the list of trusted folders'}.")
         return 0 if removed else 1
-    added = known.add(args.folder)
+    added = trust_store.add(args.folder)
     servers = f", and the MCP servers of its {', '.join(added.files)} as it is now" if added.files else ""
     used = f"its AGENTS.md, skills in its .agents/skills{servers}"
     print(f"{added.path} is trusted, including its subfolders. Turns use {used}.")

@@ -17,7 +17,7 @@ from agent_kernel.cli.base.store_access import (
     store_arguments,
 )
 from agent_kernel.core.errors import SessionNotFound
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.sessions.usage_report import account
 
@@ -40,7 +40,7 @@ TOOL = {
 
 
 def sessions_usage(args: argparse.Namespace) -> int:
-    async def report(store: KeptStore) -> dict[str, Any]:
+    async def report(store: PersistentStore) -> dict[str, Any]:
         return (await account(store, await _sessions(store, args))).to_json()
 
     usage = run_with_store(args, report)
@@ -59,10 +59,10 @@ def sessions_usage(args: argparse.Namespace) -> int:
     return 0
 
 
-async def _sessions(store: KeptStore, args: argparse.Namespace) -> list[Session]:
+async def _sessions(store: PersistentStore, args: argparse.Namespace) -> list[Session]:
     """Return the sessions to report: the one that the user names, or all of them. Raises SessionNotFound."""
     if not args.id:
-        return [one for one in await store.idle(math.inf) if args.namespace in (None, one.key.namespace)]
+        return [session for session in await store.idle(math.inf) if args.namespace in (None, session.key.namespace)]
     session = await store.info(SessionKey(namespace_of(args), args.id))
     if session is None:
         raise SessionNotFound(f"There is no session {args.id!r}.", hint="See: agent-kernel sessions list")
@@ -70,7 +70,7 @@ async def _sessions(store: KeptStore, args: argparse.Namespace) -> list[Session]
 
 
 USAGE_ARGUMENTS = (
-    argument("id", nargs="?", default="", help="id of one session (default: all without a running turn)"),
+    argument("id", nargs="?", default="", help="id of one session (default: all sessions that have no running turn)"),
     *store_arguments(f"{ALL_NAMESPACES}; with an id: {OWN_NAMESPACE}"),
 )
 USAGE = Command(

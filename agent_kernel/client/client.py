@@ -216,12 +216,12 @@ class Client:
             session_id if options.get("files") and not self._place.kernel else ""
         )  # the session of the kernel's notebook
 
-    async def _file(self, given: Given | File, session: str) -> str:
-        if isinstance(given, File):
-            if given.error is not None or not given.id:
+    async def _file(self, source: Given | File, session: str) -> str:
+        if isinstance(source, File):
+            if source.error is not None or not source.id:
                 raise InvalidRequest(
-                    f"The server has no content of the file {given.name!r}, so a turn cannot use it.",
+                    f"The server has no content of the file {source.name!r}, so a turn cannot use it.",
                     hint="Upload the file again.",
                 )
-            return given.id
-        return (await self.files.upload(given, session)).id
+            return source.id
+        return (await self.files.upload(source, session)).id

@@ -32,8 +32,8 @@ class ClientFunctions:
     """The functions of this process that a model may call, by name. ``client`` is the name that users see
     next to the calls that this process runs."""
 
-    def __init__(self, given: Sequence[Tool | Callable[..., Any]], client: str) -> None:
-        tools = [as_tool(each) for each in given]
+    def __init__(self, functions: Sequence[Tool | Callable[..., Any]], client: str) -> None:
+        tools = [as_tool(function) for function in functions]
         self._tools = {tool.spec.name: tool for tool in tools}
         self._client = client
         if len(self._tools) < len(tools):

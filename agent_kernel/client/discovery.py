@@ -57,7 +57,7 @@ class ServerAddress:
         return self.url.startswith("https:")
 
     @property
-    def here(self) -> bool:
+    def is_here(self) -> bool:
         """Whether the server is on this machine."""
         return (urllib.parse.urlsplit(self.url).hostname or "") in LOOPBACK
 

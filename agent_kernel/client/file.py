@@ -73,22 +73,22 @@ class File:
         return self.server_preview or (self.text or "")[:PREVIEW_CHARS]
 
     def as_text(self) -> str | None:
-        """The text of the file if the server included it, otherwise None."""
+        """Return the text of the file if the server included it, otherwise None."""
         return self.text
 
     def as_bytes(self) -> bytes | None:
-        """The bytes of the file if the server included them, otherwise None."""
+        """Return the bytes of the file if the server included them, otherwise None."""
         return self.text.encode() if self.text is not None else self.data
 
     def is_truncated(self) -> bool:
-        """True if the server did not include the whole content; ``read`` fetches it."""
+        """Return whether the server included only a part of the content; ``read`` fetches all of it."""
         return self.as_bytes() is None and self.size > 0
 
     async def read(self) -> bytes:
         """Return the whole body. Raises FileNotProduced, FileGone, FileNotFound, ServerUnreachable."""
-        here = self.as_bytes()
-        if here is not None:
-            return here
+        included = self.as_bytes()
+        if included is not None:
+            return included
         connection, path, query = self._content()
         return (await connection.send("GET", path, query=query, headers={"Accept": "*/*"})).content
 
@@ -104,9 +104,9 @@ class File:
         target = await asyncio.to_thread(self._target, path)
         with tempfile.NamedTemporaryFile(dir=target.parent, prefix=f".{target.name}.", delete=False) as part:
             try:
-                here = self.as_bytes()
-                if here is not None:
-                    await asyncio.to_thread(part.write, here)
+                included = self.as_bytes()
+                if included is not None:
+                    await asyncio.to_thread(part.write, included)
                 else:
                     await self._download(part)
                 part.close()

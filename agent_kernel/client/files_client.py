@@ -35,7 +35,7 @@ class FilesClient:
     async def list(self, session: str = "", limit: int | None = None) -> Sequence[File]:
         """Return all files of the caller, newest first, or the files of one session, oldest first."""
         reply = await self._connection.call("GET", "files", query={"session": session or None, "limit": limit})
-        return [self._file(one) for one in reply["data"]]
+        return [self._file(file) for file in reply["data"]]
 
     async def get(self, id: str, session: str = "") -> File:
         return self._file(await self._connection.call("GET", route("files", id), query={"session": session or None}))

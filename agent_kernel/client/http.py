@@ -92,7 +92,7 @@ class ServerConnection:
                     await response.aread()
                     return response
             except RefusedResponse as refusal:
-                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], again=repeatable)
+                pause = refusal.pause(PAUSES_S[min(attempt, len(PAUSES_S) - 1)], repeatable=repeatable)
                 if last or pause is None:
                     raise refusal.error from None
             except ServerUnreachable as error:
@@ -164,7 +164,7 @@ class ServerConnection:
             base_url=place.url,
             headers={**place.headers, "Accept": "application/json", "User-Agent": "agent-kernel-client"},
             verify=_tls(place) if self._verify is None else self._verify,
-            trust_env=not place.here,  # Requests to this machine never use a proxy.
+            trust_env=not place.is_here,  # Requests to this machine never use a proxy.
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
         )
 
@@ -178,13 +178,13 @@ class RefusedResponse(Exception):
         self._status = response.status_code
         self._wait = response.headers.get("Retry-After", "")
 
-    def pause(self, usual: float, *, again: bool) -> float | None:
+    def pause(self, usual: float, *, repeatable: bool) -> float | None:
         """Return the pause in seconds before the next attempt, or None if there shall be no further attempt. ``usual``
-        is the pause if the server asks for none. ``again`` means that the request may always be retried."""
+        is the pause if the server asks for none. ``repeatable`` means that the request may always be retried."""
         wait = float(self._wait) if re.fullmatch(r"\d{1,6}(\.\d+)?", self._wait) else None
         if wait is not None and self._status in (429, 503):
             return max(wait, usual) if wait <= PATIENCE_S else None
-        if self._status in GATEWAY and again and isinstance(self.error, ServerUnreachable):
+        if self._status in GATEWAY and repeatable and isinstance(self.error, ServerUnreachable):
             return usual
         return None
 
@@ -206,7 +206,7 @@ def _tls(place: ServerAddress) -> ssl.SSLContext | bool:
     if not place.secure:
         return False  # nothing is verified, so no certificates are loaded
     context = ssl.create_default_context()
-    if place.here:
+    if place.is_here:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context

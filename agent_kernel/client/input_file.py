@@ -109,19 +109,19 @@ Given: TypeAlias = InputFile | str | os.PathLike[str] | bytes | BinaryIO
 """The values that may be given as a file. A string is a path or a data URL."""
 
 
-def input_file(given: Given) -> InputFile:
+def input_file(source: Given) -> InputFile:
     """Convert a value to an InputFile. Raises InvalidRequest."""
-    if isinstance(given, InputFile):
-        return given
-    if isinstance(given, bytes):
-        return InputFile.from_bytes(given, "file")
-    if isinstance(given, str) and given.startswith("data:"):
-        return InputFile.from_url(given)
-    if isinstance(given, str | os.PathLike):
-        return InputFile.from_path(given)
-    if callable(getattr(given, "read", None)):
-        return InputFile.from_file(given)
+    if isinstance(source, InputFile):
+        return source
+    if isinstance(source, bytes):
+        return InputFile.from_bytes(source, "file")
+    if isinstance(source, str) and source.startswith("data:"):
+        return InputFile.from_url(source)
+    if isinstance(source, str | os.PathLike):
+        return InputFile.from_path(source)
+    if callable(getattr(source, "read", None)):
+        return InputFile.from_file(source)
     raise InvalidRequest(
-        f"A {type(given).__name__} cannot be given as a file.",
+        f"A {type(source).__name__} cannot be given as a file.",
         hint="Give a path, bytes, an open binary file, a data: URL or an InputFile.",
     )

@@ -1,5 +1,5 @@
-"""Converts the form that a program requests for an answer (a type, a JSON schema, a choice or a pattern) to a request,
-and the answer to a value of this form."""
+"""Converts the output type that a program requests (a Python type, a JSON schema, a list of choices or a pattern) to
+fields of a request, and the text of the answer to a value of that type."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from agent_kernel.core.errors import InvalidRequest, OutputInvalid
 
 @dataclass(frozen=True, slots=True)
 class OutputType:
-    """A form of answers. ``wire`` is what the client sends to the server; ``read`` converts the text of an answer to a
-    value."""
+    """The type that a program requests for an answer. ``wire`` is what the client sends to the server; ``read``
+    converts the text of an answer to a value."""
 
     wire: Mapping[str, Any]
     read: Callable[[str], Any] = field(repr=False)
 
     def value(self, text: str) -> Any:
-        """Convert the text of an answer to a value of this form. Raises OutputInvalid if the text does not have the
-        form."""
+        """Convert the text of an answer to a value of this type. Raises OutputInvalid if the text does not represent
+        such a value."""
         try:
             return self.read(text)
         except ValueError as error:
@@ -43,7 +43,11 @@ def shape_of(output: Any) -> OutputType:
         return OutputType({"kind": "regex", "regex": output.pattern}, str)
     if isinstance(output, Mapping):
         return OutputType({"kind": "json_schema", "json_schema": dict(output)}, json.loads)
-    if isinstance(output, Sequence) and not isinstance(output, str) and all(isinstance(one, str) for one in output):
+    if (
+        isinstance(output, Sequence)
+        and not isinstance(output, str)
+        and all(isinstance(choice, str) for choice in output)
+    ):
         return OutputType({"kind": "choice", "choice": list(output)}, str)
     return _output_type(output)
 

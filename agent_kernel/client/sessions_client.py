@@ -28,7 +28,7 @@ class SessionsClient:
     async def list(self, limit: int = MOST, name: str = "") -> Sequence[Session]:
         """Return the sessions, newest first. With ``name``, return only those whose title, tags or id contain it."""
         reply = await self._connection.call("GET", "sessions", query={"limit": limit, "name": name or None})
-        return [Session.from_json(one) for one in reply["sessions"]]
+        return [Session.from_json(session) for session in reply["sessions"]]
 
     async def create(self, title: str = "", id: str | None = None, *, private: bool = False) -> Session:
         """Return the session with that id; create it if it does not exist. A ``private`` session exists only in the
@@ -59,13 +59,13 @@ class SessionsClient:
     async def items(self, id: str, limit: int | None = None, branch: str | None = None) -> Sequence[Line]:
         """Return the newest ``limit`` messages of a branch (None: of the current branch), oldest of them first."""
         reply = await self._call("GET", id, "items", query={"limit": limit, "branch": branch})
-        return [Line.from_json(one) for one in reply["items"]]
+        return [Line.from_json(item) for item in reply["items"]]
 
     async def turns(self, id: str, limit: int | None = None, before: str = "") -> Sequence[dict[str, Any]]:
         """Return the newest ``limit`` turns, or with ``before`` the newest ones before the turn with this id, as JSON
         of the route ``sessions/{id}/turns``."""
         reply = await self._call("GET", id, "turns", query={"limit": limit, "before": before or None})
-        return [dict(one) for one in reply["turns"]]
+        return [dict(turn) for turn in reply["turns"]]
 
     async def usage(self, id: str) -> dict[str, Any]:
         """Return the tokens and seconds that the turns used, and how full the model's context is."""
@@ -93,7 +93,7 @@ class SessionsClient:
         return reply["undone"] and dict(reply["undone"])
 
     async def branches(self, id: str) -> Sequence[Branch]:
-        return [Branch.from_json(one) for one in (await self._call("GET", id, "branches"))["branches"]]
+        return [Branch.from_json(branch) for branch in (await self._call("GET", id, "branches"))["branches"]]
 
     async def branch(self, id: str, before: str | None = None, name: str = "") -> Branch:
         """Create a branch and make it the current one. It ends before the turn ``before``; without ``before`` it
@@ -113,7 +113,7 @@ class SessionsClient:
         """Return the sessions that contain any of the words in ``words``, best match first. ``role`` restricts the
         search to messages of this role."""
         reply = await self._connection.call("GET", "search", query={"q": words, "limit": limit, "role": role or None})
-        return [Found.from_json(one) for one in reply["hits"]]
+        return [Found.from_json(hit) for hit in reply["hits"]]
 
     async def export(self, id: str, format: str = "agent-kernel", branch: str | None = None) -> bytes:
         """Return the session as a document: agent-kernel (lossless), mistralrs, openai, markdown, notebook, ..."""

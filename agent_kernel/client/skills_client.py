@@ -57,7 +57,7 @@ class SkillsClient:
         return await self.get(version_of) if version_of else Skill.from_json(reply)
 
     async def list(self) -> Sequence[Skill]:
-        return [Skill.from_json(one) for one in (await self._connection.call("GET", "skills"))["data"]]
+        return [Skill.from_json(skill) for skill in (await self._connection.call("GET", "skills"))["data"]]
 
     async def get(self, id: str) -> Skill:
         return Skill.from_json(await self._connection.call("GET", route("skills", id)))

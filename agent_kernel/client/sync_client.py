@@ -43,7 +43,7 @@ class EventLoopBridge:
         self._closed = False
         self._ending = False
         self._exiting = False
-        atexit.register(self._at_exit)
+        atexit.register(self._close_at_exit)
 
     def run(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """Call ``work``, run the coroutine that it returns with a copy of the caller's context variables, and wait for
@@ -97,14 +97,14 @@ class EventLoopBridge:
         else:
             self.run(close)
 
-    def when_closing(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def call_on_close(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._closing.append(close)
 
     def close(self) -> None:
         """Close the bridge. Idempotent."""
         if self._closed:
             return
-        atexit.unregister(self._at_exit)
+        atexit.unregister(self._close_at_exit)
         try:
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(CLOSE_S)
         except (TimeoutError, RuntimeError):
@@ -116,7 +116,7 @@ class EventLoopBridge:
             for done in list(self._waiting):  # too slow to stop, or submitted when the loop was ending
                 self._refuse(done)
 
-    def _at_exit(self) -> None:
+    def _close_at_exit(self) -> None:
         """Close the bridge when the interpreter exits, before it kills the bridge's daemon thread.
 
         Calls that other threads still wait for get neither a result nor an error: these threads are daemon threads too
@@ -175,7 +175,7 @@ class SyncProxy:
 
         @functools.wraps(value)
         def call(*args: Any, **kwargs: Any) -> Any:
-            targets = [_target(each) for each in args]
+            targets = [_target(argument) for argument in args]
             named = {name: _target(each) for name, each in kwargs.items()}
             return self._bridge.run(lambda: _call_bridged(value, targets, named, self._bridge))
 
@@ -221,7 +221,7 @@ class SyncClient(SyncProxy):
     def __init__(self, url: str | None = None, **options: Any) -> None:
         client = Client(url, **options)
         super().__init__(client, EventLoopBridge())
-        self._bridge.when_closing(client.aclose)
+        self._bridge.call_on_close(client.aclose)
 
     def __enter__(self) -> SyncClient:
         return self
@@ -248,15 +248,15 @@ async def _call_bridged(
 def _bridge_value(value: Any, bridge: EventLoopBridge) -> Any:
     if isinstance(value, BRIDGED):
         return SyncProxy(value, bridge)
-    if isinstance(value, list | tuple) and any(isinstance(each, BRIDGED) for each in value):
-        return type(value)(_bridge_value(each, bridge) for each in value)
+    if isinstance(value, list | tuple) and any(isinstance(item, BRIDGED) for item in value):
+        return type(value)(_bridge_value(item, bridge) for item in value)
     return _iterate(value, bridge) if isinstance(value, AsyncIterator) else value
 
 
 def _target(value: Any) -> Any:
     if isinstance(value, SyncProxy):
         return value._target
-    return type(value)(_target(each) for each in value) if type(value) in (list, tuple) else value
+    return type(value)(_target(item) for item in value) if type(value) in (list, tuple) else value
 
 
 def _iterate(events: AsyncIterator[Any], bridge: EventLoopBridge) -> Iterator[Any]:

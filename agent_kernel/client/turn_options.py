@@ -108,17 +108,15 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     body: dict[str, Any] = {"prompt": prompt, "queue": values.get("busy", "wait") == "wait"}
     body |= {name: values[name] for name in COPIED if values.get(name) is not None}
     body |= {name: list(values[name]) for name in LISTS if values.get(name)}
-    sampling = {name: values[name] for name in SAMPLING if values.get(name) is not None}
-    if stop := values.get("stop"):
-        sampling["stop"] = [stop] if isinstance(stop, str) else list(stop)
-    answers = values.get("answers")
+    # A program that passes ``approve`` can answer approval requests, unless it says otherwise.
+    can_answer = values.get("approve") is not None if values.get("answers") is None else values["answers"]
     body |= {
-        "sampling": sampling,
-        "answers": ["*"] if (answers if answers is not None else values.get("approve") is not None) else [],
+        "sampling": _sampling(values),
+        "answers": ["*"] if can_answer else [],
         "context": [{"title": title, "text": text} for title, text in (values.get("context") or {}).items()],
-        "messages": [_message(one) for one in values.get("messages") or ()],
-        "media": [_medium(one) for one in values.get("media") or ()],
-        "outputs": [dataclasses.asdict(_requested_file(one)) for one in values.get("outputs") or ()],
+        "messages": [_message(message) for message in values.get("messages") or ()],
+        "media": [_medium(medium) for medium in values.get("media") or ()],
+        "outputs": [dataclasses.asdict(_requested_file(output)) for output in values.get("outputs") or ()],
         "output": dict(shape_of(values["output"]).wire) if values.get("output") is not None else None,
     }
     names = [str(function["name"]) for function in functions]
@@ -129,12 +127,19 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
     return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
 
 
-def _requested_file(given: str | RequestedFile) -> RequestedFile:
-    return RequestedFile(given) if isinstance(given, str) else given
+def _sampling(values: Mapping[str, Any]) -> dict[str, Any]:
+    sampling = {name: values[name] for name in SAMPLING if values.get(name) is not None}
+    if stop := values.get("stop"):
+        sampling["stop"] = [stop] if isinstance(stop, str) else list(stop)
+    return sampling
 
 
-def _message(given: Message | Mapping[str, Any]) -> dict[str, Any]:
-    return given.to_json() if isinstance(given, Message) else dict(given)
+def _requested_file(source: str | RequestedFile) -> RequestedFile:
+    return RequestedFile(source) if isinstance(source, str) else source
+
+
+def _message(source: Message | Mapping[str, Any]) -> dict[str, Any]:
+    return source.to_json() if isinstance(source, Message) else dict(source)
 
 
 def _medium(given: Given) -> dict[str, str]:
@@ -159,5 +164,5 @@ def _medium(given: Given) -> dict[str, str]:
 def _detect_mime(data: bytes) -> str:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    known = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
-    return next((mime for beginning, mime in known.items() if data.startswith(beginning)), "")
+    mimes_by_magic = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+    return next((mime for beginning, mime in mimes_by_magic.items() if data.startswith(beginning)), "")

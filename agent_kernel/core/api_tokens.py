@@ -148,9 +148,9 @@ class ApiTokenStore:
 
     def revoke(self, id: str) -> ApiToken | None:
         """Delete a token. Returns the token, or None if it was unreadable. Raises NotFound, StoreError."""
-        known = id if _ID.fullmatch(id) else NO_ID
-        token = self._read(known)[0]
-        if not any(records.delete(known) for records in self._records):
+        token_id = id if _ID.fullmatch(id) else NO_ID
+        token = self._read(token_id)[0]
+        if not any(records.delete(token_id) for records in self._records):
             raise NotFound(f"There is no token {id[:80]!r}.", hint="List them with: agent-kernel token list")
         return token
 
@@ -193,8 +193,8 @@ class ApiTokenStore:
     def _read(self, id: str) -> tuple[ApiToken | None, str]:
         """Read a token and the hash of its secret part. Returns (None, "") if it is missing or unreadable."""
         for records in self._records:
-            if (found := records.read(id)) is not None:
-                return _decode(id, *found)
+            if (document := records.read(id)) is not None:
+                return _decode(id, *document)
         return None, ""
 
 
@@ -252,8 +252,8 @@ def _decode(id: str, body: bytes, used: float) -> tuple[ApiToken | None, str]:
     try:
         facts = json.loads(body)
         scopes = frozenset(map(str, facts["scopes"])) & SCOPES.keys()
-        who = str(facts["name"]), scopes, str(facts["user"])
-        return ApiToken(id, *who, float(facts["created"]), float(facts["expires"]), used), str(facts["sha256"])
+        holder = str(facts["name"]), scopes, str(facts["user"])
+        return ApiToken(id, *holder, float(facts["created"]), float(facts["expires"]), used), str(facts["sha256"])
     except (ValueError, KeyError, TypeError):
         return None, ""
 

@@ -40,13 +40,13 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> Path:
 
 
 @contextmanager
-def store_errors(what: str) -> Iterator[None]:
-    """In the ``with`` block, replace an OSError by StoreFull or StoreError. ``what`` is the subject of the error
+def store_errors(subject: str) -> Iterator[None]:
+    """In the ``with`` block, replace an OSError by StoreFull or StoreError. ``subject`` is the subject of the error
     message."""
     try:
         yield
     except OSError as error:
-        message = f"{what} could not be written: {error.strerror or error}."
+        message = f"{subject} could not be written: {error.strerror or error}."
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise StoreFull(message, hint="Free some space on the disk.") from error
         raise StoreError(message, hint="Check that the directory can be written.") from error

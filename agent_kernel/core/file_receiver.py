@@ -143,13 +143,13 @@ class FileReceiver:
             raise FileTooLarge(f"A file can have at most {self._limit / 2**20:g} MiB on this server.")
         self._hash.update(chunk)
         self._decode(chunk, final=False)
-        left = memoryview(chunk)
+        unwritten = memoryview(chunk)
         with store_errors("A file"):
             if len(chunk) == CHUNK and chunk == ZEROS:  # leave a hole, which uses no disk space
                 self._file.seek(CHUNK, os.SEEK_CUR)
                 return
-            while left:
-                left = left[self._file.write(left) :]
+            while unwritten:
+                unwritten = unwritten[self._file.write(unwritten) :]
 
     def finish(self) -> ReceivedFile:
         """Complete the file, sync it unless it is small, and return its description. Raises StoreError."""

@@ -161,10 +161,10 @@ def describe_files(files: Sequence[File]) -> str:
             lines.append(f"- {file.name}: {file.message}")
             continue
         lines.append(f"- {file.name} ({file.mime}, {file.size} bytes, id {file.id})")
-        if file.is_text and (shown := cut_bytes(file.preview, min(PREVIEW_BYTES, room))):
-            room -= len(shown.encode())
-            lines += [f"    {line}" for line in shown.splitlines()]
-            lines += ["    ..."] if len(shown.encode()) < file.size else []
+        if file.is_text and (excerpt := cut_bytes(file.preview, min(PREVIEW_BYTES, room))):
+            room -= len(excerpt.encode())
+            lines += [f"    {line}" for line in excerpt.splitlines()]
+            lines += ["    ..."] if len(excerpt.encode()) < file.size else []
     if len(files) > MAX_DESCRIBED:
         lines.append(f"- and {len(files) - MAX_DESCRIBED} more: list_files has all")
     return "\n".join(lines)
@@ -191,8 +191,8 @@ def format_of(name: str) -> str:
 
 def mime_of(format: str) -> str:
     """Return the MIME type of a format, ignoring case; ``application/octet-stream`` if it is unknown."""
-    known = _MIME_BY_EXTENSION.get(format.lower())
-    return known or mimetypes.types_map.get(f".{format.lower()}", OCTETS)
+    mime = _MIME_BY_EXTENSION.get(format.lower())
+    return mime or mimetypes.types_map.get(f".{format.lower()}", OCTETS)
 
 
 def clean_name(name: str) -> str:

@@ -137,11 +137,11 @@ class EngineRequest:
             raise InvalidRequest(f"tool_choice is {self.tool_choice!r}, but the request has no tools.")
         if self.tool_choice == "required":
             return self.tools
-        named = tuple(tool for tool in self.tools if tool.name == self.tool_choice)
-        if not named:
+        chosen = tuple(tool for tool in self.tools if tool.name == self.tool_choice)
+        if not chosen:
             names = ", ".join(tool.name for tool in self.tools)
             raise InvalidRequest(f"tool_choice names the tool {self.tool_choice!r}, but the request has only {names}.")
-        return named
+        return chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ V = TypeVar("V")
 
 
 class RecentEntries(OrderedDict[K, V]):
-    """A dictionary with at most ``most`` entries. Setting an entry makes it the newest one, also if it is there
-    already; if there are too many then, the oldest is dropped. Reading an entry changes nothing."""
+    """A dictionary with at most ``max_entries`` entries. Setting an entry makes it the newest one, also if it is
+    there already; if there are too many then, the oldest is dropped. Reading an entry changes nothing."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_entries: int) -> None:
         super().__init__()
-        self._most = most
+        self._most = max_entries
 
     def __setitem__(self, key: K, value: V) -> None:
         super().__setitem__(key, value)

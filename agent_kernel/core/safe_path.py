@@ -100,9 +100,9 @@ def walk(root: Path, max_entries: int, include: Callable[[str], bool]) -> tuple[
         return [], True
     with closing(_iterate_files(top, "", include, DEPTH)) as entries:
         looked_at = 0
-        for one in entries:
-            if one is not None:
-                files.append(one)
+        for entry in entries:
+            if entry is not None:
+                files.append(entry)
             elif (looked_at := looked_at + 1) > max_entries:
                 return files, False
     return files, True
@@ -135,12 +135,12 @@ def _iterate_files(
 @contextmanager
 def _open_directory(root: Path | str, below: Sequence[str] = ()) -> Iterator[int]:
     """Yield a descriptor of the directory to which the names ``below`` lead from ``root``, following no link."""
-    here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in below:
-            parent = here
-            here = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+            parent = descriptor
+            descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
             os.close(parent)
-        yield here
+        yield descriptor
     finally:
-        os.close(here)
+        os.close(descriptor)

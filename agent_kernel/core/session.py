@@ -43,7 +43,7 @@ the id of the response. Search finds its messages.
 """
 
 
-def check_id(value: str, what: str = "session id") -> str:
+def check_id(value: str, name: str = "session id") -> str:
     """Return ``value`` if it has 1 to 512 characters of valid Unicode and no control characters. Raises InvalidRequest.
 
     This is the only place where ids are checked.
@@ -53,7 +53,7 @@ def check_id(value: str, what: str = "session id") -> str:
         not value.isprintable() and any(unicodedata.category(char) in ("Cc", "Cs") for char in value)
     ):
         raise InvalidRequest(
-            f"A {what} must have 1 to {MAX_ID} characters of valid Unicode, none of them a control character."
+            f"A {name} must have 1 to {MAX_ID} characters of valid Unicode, none of them a control character."
         )
     return value
 
@@ -151,12 +151,17 @@ class Owner:
         last heartbeat was before this boot. The second condition is needed because clones of an image share a machine
         id while both are running.
         """
-        here = Owner.here()
-        if self.boot and here.boot and self.boot != here.boot:
+        this_process = Owner.here()
+        if self.boot and this_process.boot and self.boot != this_process.boot:
             booted = process_identity.boot_time()
-            return bool(self.machine) and self.machine == here.machine and booted is not None and last_seen < booted
-        same_kernel = self.boot == here.boot and bool(self.boot or self.machine)
-        same_pids = self.machine == here.machine and self.pid_namespace == here.pid_namespace
+            return (
+                bool(self.machine)
+                and self.machine == this_process.machine
+                and booted is not None
+                and last_seen < booted
+            )
+        same_kernel = self.boot == this_process.boot and bool(self.boot or self.machine)
+        same_pids = self.machine == this_process.machine and self.pid_namespace == this_process.pid_namespace
         return same_kernel and same_pids and not process_identity.is_alive(self.pid, self.started)
 
 

@@ -84,7 +84,7 @@ class SessionSnapshot:
         names = [None, *[branch.name for branch in self.branches if branch.name != self.session.branch]]
         for name in names:
             turns, items = self.select_branch(name)
-            if any(one.id == turn for one in turns):
+            if any(turn_in_order.id == turn for turn_in_order in turns):
                 last = max((item.seq for item in items if item.turn == turn), default=0)
                 return tuple(item for item in items if item.seq <= last)
         return None
@@ -127,11 +127,11 @@ class Transcript(SessionSnapshot):
         """Return the transcript with the bytes of ``files`` (hash -> bytes) to which it refers. Raises InvalidRequest
         if bytes do not match their hash."""
         sizes = self._sizes
-        wanted = {digest: data for digest, data in files.items() if digest in sizes}
-        for digest, data in wanted.items():
+        needed = {digest: data for digest, data in files.items() if digest in sizes}
+        for digest, data in needed.items():
             if hashlib.sha256(data).hexdigest() != digest or len(data) != sizes[digest]:
                 raise InvalidRequest(f"The bytes of the file {digest} do not match the hash in its name.")
-        return replace(self, blobs={**self.blobs, **wanted})
+        return replace(self, blobs={**self.blobs, **needed})
 
 
 def next_free_name(names: Collection[str]) -> str:
@@ -161,8 +161,8 @@ def resolve_branches(
     # ``before`` maps a segment to (since, seq of the newest item before the segment, number of turns up to that item).
     for segment in tree.segments:
         _, head, count = before[segment.parent]
-        shown = bisect_right(seqs.get(segment.parent, ()), segment.since)
-        head = seqs[segment.parent][shown - 1] if shown else head
+        visible_turns = bisect_right(seqs.get(segment.parent, ()), segment.since)
+        head = seqs[segment.parent][visible_turns - 1] if visible_turns else head
         count += bisect_left(opened.get(segment.parent, ()), segment.since)
         before[segment.id] = (segment.since, head, count)
     for branch in branches:

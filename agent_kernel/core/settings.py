@@ -254,7 +254,7 @@ class Settings:
     sandbox_write: str = setting("", "Additional paths that code may write, separated by a colon.")
     sandbox_env: str = setting("", "Names of environment variables that code may read, separated by commas.")
 
-    # Files and time.
+    # Time limits of code, and limits of files.
     run_timeout_s: float = setting(60.0, "Maximum number of seconds that a run of python takes.", bound=POSITIVE)
     shell_timeout_s: float = setting(600.0, "Maximum number of seconds that a shell script may run.", bound=POSITIVE)
     surface: Switch = setting("on", "Store and show files that code created without being asked for them: on or off.")

@@ -55,13 +55,13 @@ class TrustStore:
         if folder is None:
             return False
         real = Path(os.path.realpath(folder))
-        return any(real == known.path or known.path in real.parents for known in self.folders())
+        return any(real == trusted.path or trusted.path in real.parents for trusted in self.folders())
 
     def is_trusted_file(self, folder: Path, name: str, digest: str) -> bool:
         """Return whether ``folder`` itself, not only a folder above it, is trusted, and its file ``name`` had the
         SHA-256 ``digest`` when the folder was added to the list. Blocking."""
         real = Path(os.path.realpath(folder))
-        return any(known.path == real and known.files.get(name) == digest for known in self.folders())
+        return any(trusted.path == real and trusted.files.get(name) == digest for trusted in self.folders())
 
     def add(self, folder: Path) -> TrustedFolder:
         """Add a folder to the list, with the hashes of its current files. Raises InvalidRequest for anything but a

@@ -58,10 +58,10 @@ class AddedServers:
     def load(self) -> list[AddedServer]:
         """Return the servers. A server whose entry cannot be read is left out and reported in the log."""
         if self._keys.is_dir():
-            for left in self._keys.glob(f"{TRIED}*"):  # of a server that was killed during a test
+            for leftover in self._keys.glob(f"{TRIED}*"):  # of a server that was killed during a test
                 with contextlib.suppress(FileNotFoundError):  # another process ended its test, or cleaned up
-                    if left.stat().st_mtime < time.time() - TRIED_S:
-                        left.unlink()
+                    if leftover.stat().st_mtime < time.time() - TRIED_S:
+                        leftover.unlink()
         try:
             return list(_parse(self._rows()).values())
         except StoreCorrupt as error:
@@ -79,17 +79,17 @@ class AddedServers:
 
     def _save(self, name: str, namespace: str, endpoint: Endpoint, key: str | None) -> AddedServer:
         rows = self._rows()
-        known = _parse(rows).get(name)
-        if name in rows and (known is None or known.namespace != namespace):
+        former = _parse(rows).get(name)
+        if name in rows and (former is None or former.namespace != namespace):
             raise Conflict(f"A model server named {name} exists already. Choose another name.")
-        if known is None and len(rows) >= MAX_SERVERS:
+        if former is None and len(rows) >= MAX_SERVERS:
             raise Conflict(f"This machine has {MAX_SERVERS} model servers, which is the limit. Remove one first.")
-        if key is None and known is not None and known.endpoint.url == endpoint.url:
-            old = known.endpoint
+        if key is None and former is not None and former.endpoint.url == endpoint.url:
+            old = former.endpoint
             added = replace(endpoint, api_key_keyring=old.api_key_keyring, api_key_file=old.api_key_file)
         else:
-            if known is not None:
-                self._forget_key(known.endpoint)
+            if former is not None:
+                self._forget_key(former.endpoint)
             added = self._with_key(name, namespace, endpoint, key or "")
         self._write(rows | {name: _to_row(namespace, added)})
         return AddedServer(name, namespace, added)
@@ -99,12 +99,12 @@ class AddedServers:
         list cannot be read, and Conflict if another process does not finish its change."""
         with self._changing():
             rows = self._rows()
-            known = _parse(rows).get(name)
-            if known is None or known.namespace != namespace:
+            server = _parse(rows).get(name)
+            if server is None or server.namespace != namespace:
                 return False
             del rows[name]
             self._write(rows)
-            self._forget_key(known.endpoint)
+            self._forget_key(server.endpoint)
             return True
 
     @contextlib.contextmanager

@@ -99,12 +99,12 @@ class ProbeReply:
 
 
 class Probe:
-    """Sends test requests to ``engine``, and pictures to ``seeing``, which is the same engine with vision enabled. The
-    answers are decoded greedily and have at most 128 tokens."""
+    """Sends test requests to ``engine``, and pictures to ``vision_engine``, which is the same engine with vision
+    enabled. The answers are decoded greedily and have at most 128 tokens."""
 
-    def __init__(self, engine: Engine, seeing: Engine | None = None) -> None:
+    def __init__(self, engine: Engine, vision_engine: Engine | None = None) -> None:
         self._engine = engine
-        self._seeing = seeing or engine
+        self._vision_engine = vision_engine or engine
 
     async def findings(self) -> list[Finding]:
         """Send the requests and return one finding per feature. If the first request fails, send no others and return
@@ -130,10 +130,12 @@ class Probe:
         reply = await self._ask(SUM, tools=(ADD,))
         if reply.calls:
             return Finding("tools", "ok", _describe_call(reply.calls[0]))
-        named = ProbeReply() if reply.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
-        if named.calls:
+        forced_reply = ProbeReply() if reply.error else await self._ask(SUM, tools=(ADD,), tool_choice=ADD.name)
+        if forced_reply.calls:
             return Finding(
-                "tools", "unsure", (f"{_describe_call(named.calls[0])}, but only when tool_choice names the tool")
+                "tools",
+                "unsure",
+                (f"{_describe_call(forced_reply.calls[0])}, but only when tool_choice names the tool"),
             )
         why = f"the model answered in text: {_short(reply.text)}. Check that the server parses this model's calls"
         return Finding("tools", "lacks", reply.error or why)
@@ -161,7 +163,7 @@ class Probe:
         )
 
     async def _images(self) -> Finding:
-        if not self._seeing.info().vision:
+        if not self._vision_engine.info().vision:
             return Finding("images", "lacks", "this model accepts only text")
         colours = random.sample(sorted(COLOURS), 3)
         reply = await self._ask(STRIPES, media=[stripes(*(COLOURS[colour] for colour in colours))])
@@ -185,7 +187,7 @@ class Probe:
         request = EngineRequest(
             (user(prompt, media),), tools, sampling, session="probe", tool_choice=tool_choice, output=output
         )
-        reply, engine = ProbeReply(), self._seeing if media else self._engine
+        reply, engine = ProbeReply(), self._vision_engine if media else self._engine
         try:
             async with aclosing(engine.stream(request)) as chunks:
                 async for chunk in chunks:

@@ -160,7 +160,7 @@ class FairQueue:
         self._advance()
 
     def _advance(self) -> None:
-        while (ticket := next(self._in_order(), None)) and self._may_begin(ticket):
+        while (ticket := next(self._order_waiting(), None)) and self._may_begin(ticket):
             self._serve(ticket)
         self._number_waiting()
 
@@ -173,7 +173,7 @@ class FairQueue:
         return fits and not self._is_full and self._replacing is None
 
     def _number_waiting(self) -> None:
-        for position, ticket in enumerate(self._in_order(), self._waiting_in_engine + 1):
+        for position, ticket in enumerate(self._order_waiting(), self._waiting_in_engine + 1):
             ticket.set_position(position)
 
     def _serve(self, ticket: Ticket) -> None:
@@ -186,7 +186,7 @@ class FairQueue:
         ticket.served = True
         ticket.changed.set()
 
-    def _in_order(self) -> Iterator[Ticket]:
+    def _order_waiting(self) -> Iterator[Ticket]:
         """Yield the waiting tickets in the order in which they would be served if no running call ended. For this
         order, each waiting call of a user counts as a slot that the user holds when the user's next call is placed."""
         places = [

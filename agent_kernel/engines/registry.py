@@ -79,10 +79,10 @@ class NamedEngines:
         self._queue = FairQueue(settings.turns_at_once)
         self._created: dict[str, Engine] = {}
         self._added: dict[str, AddedServer] = {}
-        named = self._configured.get(settings.engine)
-        uses_slot = settings.engine == "local" or isinstance(named, ConfiguredModel)
+        configured = self._configured.get(settings.engine)
+        uses_slot = settings.engine == "local" or isinstance(configured, ConfiguredModel)
         self._own: Engine = SlottedEngine(own, self._queue) if uses_slot else own
-        model = named.model if named else "" if settings.engine == "scripted" else settings.model
+        model = configured.model if configured else "" if settings.engine == "scripted" else settings.model
         self._own_names = {"", settings.engine, model}
         self._egress = EgressPolicy(settings.local_only)
         self.stored = AddedServers(settings.data_dir)
@@ -202,8 +202,8 @@ class NamedEngines:
                 return self._created.get(model, self._own)
             return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._queue)
         near = difflib.get_close_matches(name, [*self._configured, DEFAULT, *catalog()], 1)
-        meant = f"Did you mean {near[0]}?" if near else MODEL_LISTS
-        raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=meant)
+        suggestion = f"Did you mean {near[0]}?" if near else MODEL_LISTS
+        raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=suggestion)
 
     def _check(self, info: EngineInfo) -> None:
         """Raise LocalOnly if the engine sends conversations to another machine and the settings forbid this. The

@@ -128,7 +128,7 @@ class ScriptedEngine:
             "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
             "grammar": output is not None and output.kind == "grammar",
         }
-        refuse_fields([name for name, wanted in fields.items() if wanted], "the scripted engine")
+        refuse_fields([name for name, is_set in fields.items() if is_set], "the scripted engine")
 
     def _next(self, prompt: str) -> Mapping[str, Any]:
         for index, script in enumerate(self._rounds):

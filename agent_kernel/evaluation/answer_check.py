@@ -28,10 +28,10 @@ SLACK = 1.0001
 @dataclass(frozen=True, slots=True)
 class Observation:
     """The facts about an attempt by which its answer is judged. ``codes`` are the programs that ran in the last turn.
-    ``holds`` and ``draws`` are the results of the task's expressions, None if the task has no such expression.
-    ``shown`` is the last output of a program that succeeded, which the user sees above the answer. ``ran`` contains the
-    names of the tools of which a call succeeded in any turn. ``fetched`` contains the paths of the task's pages that
-    were requested."""
+    ``holds`` and ``draws`` are the results of the task's expressions about variables and figures, None if the task
+    has no such expression. ``shown`` is the last output of a program that succeeded, which the user sees above the
+    answer. ``ran`` contains the names of the tools of which a call succeeded in any turn. ``fetched`` contains the
+    paths of the task's pages that were requested."""
 
     answer: str
     codes: tuple[str, ...] = ()
@@ -52,8 +52,8 @@ def reason_wrong(task: Task, observed: Observation, *, code_is_chat: bool = Fals
         in_output = replace(observed, answer=observed.shown, shown="")
         if not reason_wrong(task, in_output, code_is_chat=code_is_chat):
             return ""
-    if done := observed.ran & set(task.forbidden):
-        return f"ran the forbidden tool {min(done)}"
+    if forbidden := observed.ran & set(task.forbidden):
+        return f"ran the forbidden tool {min(forbidden)}"
     if left := set(task.ran) - observed.ran:
         return f"did not run {min(left)}"
     if left := set(task.fetched) - observed.fetched:
@@ -88,17 +88,17 @@ def named_values(text: str) -> dict[str, str]:
     return {name: value.strip() for name, value in NAMED_VALUE.findall(text)}
 
 
-def is_same_value(expected: str, given: str) -> bool:
+def is_same_value(expected: str, stated: str) -> bool:
     """Return whether two values of the ``@name[value]`` form agree.
 
-    Two numbers agree if ``given``, rounded to the decimals of ``expected``, equals ``expected``. If ``expected`` has no
-    decimals, the two must be equal. Other texts agree if they are equal except for case, white space and quotes.
+    Two numbers agree if ``stated``, rounded to the decimals of ``expected``, equals ``expected``. If ``expected`` has
+    no decimals, the two must be equal. Other texts agree if they are equal except for case, white space and quotes.
     """
     number, near = _parse_number(expected)
-    other, _ = _parse_number(given)
+    other, _ = _parse_number(stated)
     if number is not None and other is not None:
         return abs(number - other) <= near
-    return _normalize(expected) == _normalize(given)
+    return _normalize(expected) == _normalize(stated)
 
 
 def _parse_number(text: str) -> tuple[float | None, float]:
@@ -126,7 +126,8 @@ def _reason_number_wrong(task: Task, answer: str) -> str:
     if not any(abs(number - task.number) <= near for number in stated):
         return f"does not say {task.number:g}"
     known = [*numbers(" ".join(task.prompts)), *task.also]
-    others = {n for n in stated if abs(n - task.number) > near and not any(abs(n - k) < 1e-9 for k in known)}
+    wrong = {number for number in stated if abs(number - task.number) > near}
+    others = {number for number in wrong if not any(abs(number - known_number) < 1e-9 for known_number in known)}
     return "says other numbers as well" if len(others) > OTHER_NUMBERS else ""
 
 

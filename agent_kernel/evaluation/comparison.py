@@ -67,8 +67,8 @@ def sign_test(better: int, worse: int) -> float:
 
 def compare(first: Sequence[TaskResult], second: Sequence[TaskResult]) -> Comparison:
     """Compare two runs. Their results are paired by task and repetition."""
-    earlier = {one.key: one for one in first}
-    later = {one.key: one for one in second}
+    earlier = {result.key: result for result in first}
+    later = {result.key: result for result in second}
     pairs = [(one, later[key]) for key, one in earlier.items() if key in later]
     return Comparison(
         tasks=len(pairs),

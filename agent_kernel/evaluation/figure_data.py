@@ -61,8 +61,8 @@ def read_mark(png: str) -> dict[str, Any] | None:
         for kind, body in _chunks(base64.b64decode(png)):
             name, _, text = body.partition(b"\0")
             if kind == b"tEXt" and name == MARK.encode():
-                found: dict[str, Any] = json.loads(text.decode("latin-1"))
-                return found
+                mark: dict[str, Any] = json.loads(text.decode("latin-1"))
+                return mark
     except (binascii.Error, ValueError):
         pass
     return None

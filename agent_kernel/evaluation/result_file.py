@@ -34,8 +34,8 @@ class EvaluationRun:
             "options": dict(self.options),
             "facts": dict(self.facts),
             "seconds": round(self.seconds, 1),
-            "right": sum(one.is_right for one in self.results),
-            "tasks": [one.to_json() for one in self.results],
+            "right": sum(result.is_right for result in self.results),
+            "tasks": [result.to_json() for result in self.results],
         }
 
     def write(self, path: Path) -> None:

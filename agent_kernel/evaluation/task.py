@@ -63,7 +63,7 @@ class Task:
         return self.kind == "chat"
 
 
-REQUIRED = {one.name for one in fields(Task) if one.default is MISSING and one.default_factory is MISSING}
+REQUIRED = {field_.name for field_ in fields(Task) if field_.default is MISSING and field_.default_factory is MISSING}
 CHECKS = ("number", "says", "never", "holds", "draws", "values", "fetched", "ran", "forbidden")
 TEXTS = ("name", "kind", "setup", "holds", "draws")
 LISTS: Mapping[str, tuple[type, ...]] = {
@@ -77,7 +77,7 @@ LISTS: Mapping[str, tuple[type, ...]] = {
     "forbidden": (str,),
 }
 TABLES = ("values", "serves")
-OF_FILES = {one.name for one in fields(Task)} - {"files"}
+OF_FILES = {field_.name for field_ in fields(Task)} - {"files"}
 """The fields of Task that a TOML file may contain."""
 
 
@@ -94,7 +94,7 @@ def load_tasks(path: Path) -> list[Task]:
     except (OSError, ValueError) as error:
         raise InvalidRequest(f"The task set {path} cannot be read: {error}.") from error
     entries = body.get("task")
-    if set(body) != {"task"} or not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+    if set(body) != {"task"} or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidRequest(f"The task set {path} must consist of [[task]] tables.")
     return check_names([_parse_task(entry, path) for entry in entries], path)
 
@@ -130,9 +130,9 @@ def _is_of_type(name: str, value: Any) -> bool:
     if name in TEXTS:
         return isinstance(value, str)
     if name in LISTS:
-        return isinstance(value, list) and all(isinstance(one, LISTS[name]) for one in value)
+        return isinstance(value, list) and all(isinstance(item, LISTS[name]) for item in value)
     if name in TABLES:
-        return isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+        return isinstance(value, dict) and all(isinstance(item, str) for item in value.values())
     if name == "held_out":
         return isinstance(value, bool)
     if name == "decimals":

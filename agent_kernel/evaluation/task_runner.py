@@ -231,10 +231,10 @@ class _Attempt:
 
     def observation(self, holds: bool | None, draws: bool | None, fetched: set[str]) -> Observation:
         last = self.turns[-1]
-        shown = next((program.output for program in reversed(last.programs) if program.status == SUCCESS), "")
+        last_output = next((program.output for program in reversed(last.programs) if program.status == SUCCESS), "")
         codes = tuple(program.code for program in last.programs)
         ran = frozenset(call.tool for turn in self.turns for call in turn.calls if call.status == SUCCESS)
-        return Observation(last.answer, codes, holds, draws, shown, ran, frozenset(fetched))
+        return Observation(last.answer, codes, holds, draws, last_output, ran, frozenset(fetched))
 
     async def _cell(self, notebook: TaskNotebook, code: str) -> Cell:
         async with asyncio.timeout(self._settings.seconds):

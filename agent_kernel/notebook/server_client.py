@@ -86,16 +86,16 @@ class ServerClient:
         method: str,
         path: str,
         body: Mapping[str, Any] | bytes | None,
-        more: Mapping[str, str],
+        extra_headers: Mapping[str, str],
         *,
         timeout: float,
         max_bytes: int | None = None,
     ) -> tuple[bytes, http.client.HTTPMessage]:
-        """Send a request on a connection of its own and return (body, headers) of the response. ``more`` are additional
-        request headers."""
+        """Send a request on a connection of its own and return (body, headers) of the response. ``extra_headers`` are
+        additional request headers."""
         connection = self._connection(timeout)
         try:
-            response = self._send(connection, method, path, body, more)
+            response = self._send(connection, method, path, body, extra_headers)
             data = response.read(None if max_bytes is None else max_bytes + 1)
         except (OSError, http.client.HTTPException) as error:
             raise describe_unreachable(error) from error
@@ -138,7 +138,7 @@ class ServerClient:
         method: str,
         path: str,
         body: Mapping[str, Any] | bytes | None,
-        more: Mapping[str, str],
+        extra_headers: Mapping[str, str],
     ) -> http.client.HTTPResponse:
         headers = {"X-Agent-Kernel-Token": self.token, "Content-Type": "application/json", "Accept": "application/json"}
         target = f"{urllib.parse.urlsplit(self.url).path}agent/v1/{path}"
@@ -146,7 +146,7 @@ class ServerClient:
             # Output of code can contain half of a surrogate pair (for example in a file name that is not UTF-8), which
             # the server refuses.
             body = json.dumps(body, ensure_ascii=False).encode(errors="replace")
-        connection.request(method, target, body, {**headers, **more})
+        connection.request(method, target, body, {**headers, **extra_headers})
         response = connection.getresponse()
         if response.status >= 400:
             raise _refusal(response.status, response.read())

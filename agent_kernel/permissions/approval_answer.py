@@ -48,8 +48,7 @@ class Answer:
         """
         if self.decision != "approve" or self.remember != "once":
             raise InvalidRequest(
-                "A call with an edited text can only be approved, and only once: "
-                "send decision approve and remember once."
+                'A decision with an edited text must be "approve", and its field remember must be "once".'
             )
         if not text.strip():
             raise InvalidRequest("The edited text is empty. Deny the call if nothing is to run.")

@@ -100,7 +100,7 @@ class Approvals:
         """
         waiting = self._waiting.get(id)
         if waiting is None or waiting.question.key.namespace != namespace:
-            return self._same(await self.find(namespace, id), answer)
+            return self._confirm_stored(await self.find(namespace, id), answer)
         _check(waiting, answer)
         answer = replace(answer, shown=waiting.required.shown)
         async with waiting.saving:
@@ -115,7 +115,8 @@ class Approvals:
             return _confirm_answer(waiting.answer, hash_edit(waiting.answer.edited), answer)
 
     def fail(self, id: str, reason: str) -> None:
-        """Deny the call of the question ``id`` for a ``reason``, even if the denial cannot be stored."""
+        """Answer the question ``id`` with a denial for this ``reason``. The call is denied even if the denial cannot
+        be stored."""
         waiting = self._waiting.get(id)
         if waiting is not None and not waiting.verdict.done():
             waiting.verdict.set_result(Verdict(False, reason))
@@ -155,7 +156,7 @@ class Approvals:
         )
         return await self.grants.answer(question, waiting.grant(answer) if answer.remember != "once" else None)
 
-    def _same(self, stored: ApprovalQuestion, answer: Answer) -> Answer:
+    def _confirm_stored(self, stored: ApprovalQuestion, answer: Answer) -> Answer:
         """Return the stored answer to the question ``stored``, which is not open in this process, if ``answer`` equals
         it. Raises Conflict otherwise."""
         if answer.shown and stored.shown != answer.shown:
@@ -187,10 +188,14 @@ def _editable_text(waiting: PendingQuestion) -> object:
     return waiting.required.arguments.get(waiting.required.editable)
 
 
-def _confirm_answer(first: Answer, edited: str, again: Answer) -> Answer:
-    """Return ``first``, the stored answer to a question, if the new answer ``again`` is equal to it. ``edited`` is the
-    hash of the edited text of the stored answer. Raises Conflict if the answers differ."""
-    if (first.decision, first.remember, edited) == (again.decision, again.remember, hash_edit(again.edited)):
+def _confirm_answer(first: Answer, edited: str, new_answer: Answer) -> Answer:
+    """Return ``first``, the stored answer to a question, if the new answer ``new_answer`` is equal to it. ``edited``
+    is the hash of the edited text of the stored answer. Raises Conflict if the answers differ."""
+    if (first.decision, first.remember, edited) == (
+        new_answer.decision,
+        new_answer.remember,
+        hash_edit(new_answer.edited),
+    ):
         return first
     raise Conflict(
         f"This question was already answered: {first.decision} (remembered for: {first.remember})"

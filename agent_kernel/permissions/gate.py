@@ -101,8 +101,8 @@ class Gate:
         again = self._reason_to_ask_again(spec, context)
         if granted == "approve" and self.remembered and not ruling.firm and not again:
             return Verdict(True, "a person allowed it for this session", "session")
-        wanted = {"*"} if again else {spec.kind, "*"}
-        if self.ask is None and not self.answers & wanted:
+        accepted_answers = {"*"} if again else {spec.kind, "*"}
+        if self.ask is None and not self.answers & accepted_answers:
             return Verdict(False, f"{spec.name} ({spec.where}) needs a person's yes, and nobody can answer here{again}")
         return await self._ask_person(spec, context, ruling, again)
 
@@ -131,13 +131,13 @@ class Gate:
             label=spec.label or spec.name,
             shown=question.shown,
             remember=("never",) if ruling.firm or again else ("session", "never"),
-            until=self.until(question),
+            until=self.deadline(question),
             again=again.strip(" ()"),
             editable=spec.editable if isinstance(context.call.arguments.get(spec.editable), str) else "",
         )
         return await self.ask_question(question, required, context, lambda answer: create_grant(answer, spec))
 
-    def until(self, question: ApprovalQuestion) -> float | None:
+    def deadline(self, question: ApprovalQuestion) -> float | None:
         """Return the time at which an unanswered question counts as a denial, in seconds since the epoch; None if it
         waits without limit."""
         return None if "*" in self.answers or not self.timeout_s else question.asked + self.timeout_s
@@ -183,9 +183,9 @@ class Gate:
 
 def create_question(spec: ToolSpec, context: ToolContext) -> ApprovalQuestion:
     call = context.call
-    shown = hash_shown_call(spec.name, spec.where, call.arguments)
+    call_hash = hash_shown_call(spec.name, spec.where, call.arguments)
     id = f"appr_{secrets.token_hex(16)}"
-    return ApprovalQuestion(id, context.key, context.turn, call.id, spec.kind, spec.name, shown, asked=time.time())
+    return ApprovalQuestion(id, context.key, context.turn, call.id, spec.kind, spec.name, call_hash, asked=time.time())
 
 
 def create_grant(answer: Answer, spec: ToolSpec) -> Grant:

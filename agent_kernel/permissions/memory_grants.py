@@ -22,17 +22,17 @@ class MemoryGrants:
         self._questions: dict[tuple[str, str], ApprovalQuestion] = {}
 
     async def grants(self, key: SessionKey) -> list[Grant]:
-        known = self._grants.get(key, {})
-        return [known[place] for place in sorted(known)]
+        grants = self._grants.get(key, {})
+        return [grants[place] for place in sorted(grants)]
 
     async def grant(self, key: SessionKey, grant: Grant) -> None:
         self._grants[key][grant.kind, grant.tool] = grant
 
     async def revoke(self, key: SessionKey, kind: str | None = None, tool: str | None = None) -> int:
-        known = self._grants.get(key, {})
-        gone = [place for place in known if kind in (None, place[0]) and tool in (None, place[1])]
+        grants = self._grants.get(key, {})
+        gone = [place for place in grants if kind in (None, place[0]) and tool in (None, place[1])]
         for place in gone:
-            del known[place]
+            del grants[place]
         return len(gone)
 
     async def ask(self, question: ApprovalQuestion) -> None:

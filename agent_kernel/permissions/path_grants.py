@@ -103,7 +103,7 @@ def _create_request(gate: Gate, question: ApprovalQuestion, real: Path, remember
         label=PATH.label,
         shown=question.shown,
         remember=remember,
-        until=gate.until(question),
+        until=gate.deadline(question),
     )
 
 

@@ -89,13 +89,13 @@ class Policy:
         """Return the permission that the settings or the defaults give a tool, and where it comes from. The tool's name
         decides, or if there is no rule for the name, the tool's kind. For a client's own tool both rules are returned,
         because the name that a client gives a tool must not make a rule less strict."""
-        kind = self._of_kind(spec.kind)
+        kind = self._kind_permission(spec.kind)
         if spec.name in DEFAULTS or spec.name not in self.own:
             return [kind]
         named = (self.own[spec.name], f"the setting policy for {spec.name}")
         return [kind, named] if spec.source == "external" else [named]
 
-    def _of_kind(self, kind: str) -> tuple[Permission, str]:
+    def _kind_permission(self, kind: str) -> tuple[Permission, str]:
         if kind in self.own:
             return self.own[kind], f"the setting policy for {kind}"
         return DEFAULTS.get(kind, "ask"), "the defaults"

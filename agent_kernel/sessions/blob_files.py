@@ -112,7 +112,7 @@ class StoreConnection(sqlite3.Connection):
 
 
 def matches_hash(path: Path, digest: str) -> bool:
-    """Whether the SHA-256 of the file is ``digest``. Reads in blocks."""
+    """Return whether the SHA-256 of the file is ``digest``. The file is read in blocks."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest() == digest

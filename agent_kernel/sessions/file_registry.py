@@ -100,9 +100,9 @@ class FileRegistry:
         room = INLINE_BYTES
         budget = CopyBudget(self._directory, self._output_bytes, within_s)
         for produced in files:
-            one = await self._keep(produced, context, room, budget)
-            stored_files.append(one)
-            room -= one.file.size if one.wire.keys() & {"text", "data_base64"} else 0
+            stored = await self._keep(produced, context, room, budget)
+            stored_files.append(stored)
+            room -= stored.file.size if stored.wire.keys() & {"text", "data_base64"} else 0
         return stored_files
 
     async def _keep(self, produced: ProducedFile, context: ToolContext, room: int, budget: CopyBudget) -> StoredFile:
@@ -138,8 +138,9 @@ class FileRegistry:
         return StoredFile(file, file.to_json())
 
     async def _copy(self, produced: ProducedFile, budget: CopyBudget) -> ReceivedFile:
-        """Copy the bytes of a produced file into ``directory``. Raises what ``_read_received`` raises. If the task is
-        cancelled, the copy stops after its current block and is removed."""
+        """Copy the bytes of a produced file into ``directory``. If the task is cancelled, the copy stops after its
+        current block and is removed. Raises FileTooLarge, StoreError, CopyTimeout, and OSError if the source cannot
+        be read."""
         copy = asyncio.ensure_future(asyncio.to_thread(self._read_received, produced, budget))
         try:
             return await asyncio.shield(copy)
@@ -190,7 +191,7 @@ class FileRegistry:
 
         ``arrived`` holds the received bytes. ``mime`` is used if the name does not determine the type. ``lasts_s`` is
         the file's lifetime in seconds; None: as long as its session. The file of ``arrived`` is removed, even on
-        failure. Raises what ``add_files`` raises.
+        failure. Raises SessionNotFound, QuotaExceeded, StoreError.
         """
         try:
             session = await self._store.info(key)
@@ -207,9 +208,9 @@ class FileRegistry:
             arrived.remove()
 
     async def attach(self, key: SessionKey, source: SessionKey, id: str) -> File:
-        """Add the file ``id`` of session ``source`` to session ``key`` under the same id, and return it. If ``key`` has
-        that file already, nothing is changed. Raises FileNotFound, FileGone, FileNotProduced, and what ``add_files``
-        raises."""
+        """Add the file ``id`` of session ``source`` to session ``key`` under the same id, and return it. If ``key``
+        has that file already, nothing is changed. Raises FileNotFound, FileGone, FileNotProduced, SessionNotFound,
+        QuotaExceeded, StoreError."""
         if (known := await self._store.file(key, id)) is not None and await self._is_current(key, known):
             return known
         file, body = await self.open(source, id)
@@ -253,8 +254,8 @@ class FileRegistry:
         """Return at most ``limit`` files of a namespace with their sessions, newest first. ``among`` are the ids of the
         sessions to read (None: all)."""
         entries = await self._store.all_files(namespace, sessions=among)
-        there = [(key, file) for key, file in entries if await self._is_current(key, file)]
-        return there if limit is None else there[:limit]
+        current = [(key, file) for key, file in entries if await self._is_current(key, file)]
+        return current if limit is None else current[:limit]
 
     async def remove(self, key: SessionKey, id: str) -> bool:
         return await self._store.remove_file(key, id)

@@ -125,28 +125,28 @@ def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePla
     then the newest."""
     failed = {turn.id for turn in whole.turns if turn.state == "failed"}
     heads = {branch.name: branch.head for branch in whole.branches}
-    here = whole.session.branch
+    current_branch = whole.session.branch
     best: tuple[tuple[int, bool], str, list[Item], Splice] | None = None
-    for name in (here, *[other for other in reversed(heads) if other != here][:MOST_BRANCHES]):
+    for name in (current_branch, *[other for other in reversed(heads) if other != current_branch][:MOST_BRANCHES]):
         items = [item for item in whole.select_branch(name)[1] if item.turn not in failed]
         candidate = splice([item.message for item in items], incoming)
         rank = (candidate.agreed, candidate.kept == len(items))
         if best is None or rank > best[0]:
             best = (rank, name, items, candidate)
-        if name == here and rank[1] and len(candidate.new) == candidate.added:
+        if name == current_branch and rank[1] and len(candidate.new) == candidate.added:
             break
     assert best is not None, "there is a current branch"
     _, name, items, candidate = best
-    return _to_plan(items, candidate, None if name == here else heads[name])
+    return _to_plan(items, candidate, None if name == current_branch else heads[name])
 
 
-def _to_plan(items: Sequence[Item], found: Splice, end: int | None) -> MergePlan:
+def _to_plan(items: Sequence[Item], splice: Splice, end: int | None) -> MergePlan:
     """Convert a splice of these items into a plan. ``end`` is the seq of the branch's last item, or None for the
     current branch."""
-    first = len(found.new) - found.added
-    behind = items[found.kept - 1].seq if found.kept else 0
-    history = tuple(item.message for item in items[: found.kept])
-    return MergePlan(history, found.new[:first], found.new[first:], end if found.kept == len(items) else behind)
+    first = len(splice.new) - splice.added
+    behind = items[splice.kept - 1].seq if splice.kept else 0
+    history = tuple(item.message for item in items[: splice.kept])
+    return MergePlan(history, splice.new[:first], splice.new[first:], end if splice.kept == len(items) else behind)
 
 
 def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
@@ -238,11 +238,11 @@ def _leading_end(stored: Sequence[Message]) -> int:
     return rounds[-1][1] if rounds else start
 
 
-def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step) -> bool:
+def _is_same_message(stored: Sequence[Message], mine: Step, request_messages: Sequence[Message], other: Step) -> bool:
     """Return whether the stored message ``mine`` and the message ``other`` of the request match. If a stored answer
     consists of several texts between calls, their joined text matches too. If it was interrupted, a beginning of it
     matches too, since the client may not have received all of it."""
-    one, two = stored[mine.at], known[other.at]
+    one, two = stored[mine.at], request_messages[other.at]
     if message_comparison.is_same(one, two):
         return True
     if not one.role == two.role == "assistant" or one.media != two.media:
@@ -257,18 +257,18 @@ def _is_same_message(stored: Sequence[Message], mine: Step, known: Sequence[Mess
 
 
 def _merge_rounds(
-    stored: Sequence[Message], mine: Step, known: Sequence[Message], other: Step, adds: frozenset[str]
+    stored: Sequence[Message], mine: Step, request_messages: Sequence[Message], other: Step, adds: frozenset[str]
 ) -> tuple[int, int, bool]:
     """Compare the tool rounds after two matching messages. Returns (index after the last stored message that stays,
     index after the last message of the request that the stored ones replace, whether all tool rounds agree). ``mine``
-    is the step of ``stored``, ``other`` that of ``known``, the messages of the request.
+    is the step of ``stored``, ``other`` that of ``request_messages``, the messages of the request.
 
     ``adds`` are the ids of calls whose results the request adds here. If there are any, stored rounds after those in
     the request do not stay. If the store has these calls, because a turn returned them to the client, the stored rounds
     before them stay, even if the request does not contain these rounds.
     """
     here = [_round_form(stored[start:end]) for start, end in mine.rounds]
-    there = [_round_form(known[start:end]) for start, end in other.rounds]
+    there = [_round_form(request_messages[start:end]) for start, end in other.rounds]
     common = next((n for n, (a, b) in enumerate(zip(here, there, strict=False)) if a != b), min(len(here), len(there)))
     if adds:
         of_calls = [frozenset(call.id for call in stored[start].calls) for start, _ in mine.rounds]
@@ -282,10 +282,11 @@ def _merge_rounds(
     return mine.end, other.end, True
 
 
-def _is_subsequence(some: Sequence[Any], all_of: Sequence[Any]) -> bool:
-    """Return whether the elements of ``some`` occur in ``all_of`` in this order, possibly with others in between."""
-    rest = iter(all_of)
-    return all(any(one == other for other in rest) for one in some)
+def _is_subsequence(subsequence: Sequence[Any], sequence: Sequence[Any]) -> bool:
+    """Return whether the elements of ``subsequence`` occur in ``sequence`` in this order, possibly with others in
+    between."""
+    rest = iter(sequence)
+    return all(any(element == other for other in rest) for element in subsequence)
 
 
 def _round_form(messages: Sequence[Message]) -> list[Any]:

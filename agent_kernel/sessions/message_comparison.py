@@ -24,8 +24,8 @@ def comparison_form(message: Message) -> list[Any]:
     return [message.role, _content(message), [[call.name, _number(dict(call.arguments))] for call in message.calls]]
 
 
-def is_same(one: Message, other: Message) -> bool:
-    return one is other or comparison_form(one) == comparison_form(other)
+def is_same(first: Message, second: Message) -> bool:
+    return first is second or comparison_form(first) == comparison_form(second)
 
 
 def hash_chain(messages: Iterable[Message]) -> list[str]:

@@ -101,12 +101,12 @@ def _to_container(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> dict[str, Media]:
+def collect_media(messages: Iterable[Message], is_stored: Callable[[str], bool]) -> dict[str, Media]:
     """Return the media of the messages by hash.
 
-    ``known`` says whether the session already contains the bytes of a hash. Raises InvalidRequest if bytes do not match
-    their hash or size, or if media come without bytes and the session does not contain them. Otherwise a client that
-    knows a hash could read media of another session.
+    ``is_stored`` says whether the session already contains the bytes of a hash. Raises InvalidRequest if bytes do not
+    match their hash or size, or if media come without bytes and the session does not contain them. Otherwise a client
+    that knows a hash could read media of another session.
     """
     media: dict[str, Media] = {}
     for medium in (medium for message in messages for medium in message.media):
@@ -114,7 +114,7 @@ def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> 
             if len(medium.data) != medium.size or hashlib.sha256(medium.data).hexdigest() != medium.hash:
                 raise InvalidRequest("The bytes of a media file do not match its hash and size.")
             media[medium.hash] = medium
-        elif medium.hash not in media and not known(medium.hash):
+        elif medium.hash not in media and not is_stored(medium.hash):
             raise InvalidRequest(
                 f"The bytes of the media file {medium.hash} are not in this session: append them with the message."
             )
@@ -122,7 +122,8 @@ def collect_media(messages: Iterable[Message], known: Callable[[str], bool]) -> 
 
 
 def validate_turn(turn: Turn) -> Turn:
-    """Return a new turn in the form in which a store returns it, in the state ``open``. Raises InvalidRequest."""
+    """Check the texts of a new turn, and return it as a store would read it again after storing it: in the state
+    ``open``, with ``usage`` and ``record`` as decoded JSON. Raises InvalidRequest."""
     check_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)
@@ -149,26 +150,26 @@ def validate_description(change: SessionUpdate) -> SessionUpdate:
     return replace(change, tags=tags)
 
 
-def text(value: str, what: str) -> str:
-    """Return ``value`` if UTF-8 can encode it; otherwise raise InvalidRequest, in which ``what`` names the value."""
+def text(value: str, name: str) -> str:
+    """Return ``value`` if UTF-8 can encode it; otherwise raise InvalidRequest, in which ``name`` names the value."""
     if not _is_utf8(value):
-        raise InvalidRequest(f"This {what} is not valid Unicode.")
+        raise InvalidRequest(f"This {name} is not valid Unicode.")
     return value
 
 
-def path(value: str, what: str = "path") -> str:
+def path(value: str, name: str = "path") -> str:
     """Return ``value``, a contents root or a path below it. Raises InvalidRequest unless it has 1 to MAX_PATH
-    characters and no NUL; ``what`` names it in the message."""
+    characters and no NUL; ``name`` names it in the message."""
     if not 1 <= len(value) <= MAX_PATH or "\0" in value:
-        raise InvalidRequest(f"A {what} must have 1 to {MAX_PATH} characters, none of them NUL.")
-    return text(value, what)
+        raise InvalidRequest(f"A {name} must have 1 to {MAX_PATH} characters, none of them NUL.")
+    return text(value, name)
 
 
-def validate_limit(limit: int | None, what: str = "limit") -> int | None:
-    """Return ``limit``: None means all, 0 means none. Raises InvalidRequest if it is negative; ``what`` names it in the
+def validate_limit(limit: int | None, name: str = "limit") -> int | None:
+    """Return ``limit``: None means all, 0 means none. Raises InvalidRequest if it is negative; ``name`` names it in the
     message."""
     if limit is not None and limit < 0:
-        raise InvalidRequest(f"The {what} must be 0 or more.")
+        raise InvalidRequest(f"The {name} must be 0 or more.")
     return limit
 
 

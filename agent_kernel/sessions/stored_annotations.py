@@ -20,16 +20,16 @@ class StoredAnnotations:
     """The annotations of a stored turn. They are read in the order in which the turn is displayed again."""
 
     def __init__(self, record: Mapping[str, Any]) -> None:
-        kept = record.get(ANNOTATIONS)
-        kept = kept if isinstance(kept, Mapping) else {}
+        stored = record.get(ANNOTATIONS)
+        stored = stored if isinstance(stored, Mapping) else {}
         self._calls: dict[str, deque[Mapping[str, Any]]] = defaultdict(deque)
-        self._notices = deque(kept.get("notices") or ())
-        context = kept.get("context") or {}
-        known = {
+        self._notices = deque(stored.get("notices") or ())
+        context = stored.get("context") or {}
+        field_names = {
             field.name for field in dataclasses.fields(ContextBuilt)
         }  # a newer release may have stored more fields
-        self.context = {name: value for name, value in context.items() if name in known}
-        for call in kept.get("calls") or ():
+        self.context = {name: value for name, value in context.items() if name in field_names}
+        for call in stored.get("calls") or ():
             self._calls[str(call.get("call", ""))].append(call)
 
     def peek(self, call: str) -> Mapping[str, Any]:

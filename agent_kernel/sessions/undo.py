@@ -42,12 +42,13 @@ async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
 
 
 async def _newest_turn_items(store: SessionStore, key: SessionKey) -> list[Item]:
-    """Return all items of the newest turn of the current branch, reading more items until the turn is complete."""
-    session, wanted = await store.info(key), 16
+    """Return all items of the newest turn of the current branch. Items are read in growing numbers, newest first,
+    until they include the whole turn."""
+    session, count = await store.info(key), 16
     while session is not None:
-        newest = await store.latest(key, wanted)
-        mine = [item for item in newest if item.turn == newest[-1].turn]
-        if len(mine) < len(newest) or wanted > session.head:
-            return mine
-        wanted *= 4
+        newest = await store.latest(key, count)
+        turn_items = [item for item in newest if item.turn == newest[-1].turn]
+        if len(turn_items) < len(newest) or count > session.head:
+            return turn_items
+        count *= 4
     return []

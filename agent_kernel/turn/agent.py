@@ -158,9 +158,9 @@ class Agent:
         await self._post_turn_tasks.give_way(self.key)
         opened = await self._open(request, turn_id or new_id("turn"))
         redactor = self._writer.redactor
-        with JoinedDeltas(RedactedEvents(redactor, emit), deltas_per_s) as shown:
-            changes, asides = ChangedCells(redactor), TurnAnnotations(redactor)
-            return await self._run(ActiveTurn(request, opened, shown, changes=changes, asides=asides))
+        with JoinedDeltas(RedactedEvents(redactor, emit), deltas_per_s) as joined_emit:
+            changes, annotations = ChangedCells(redactor), TurnAnnotations(redactor)
+            return await self._run(ActiveTurn(request, opened, joined_emit, changes=changes, annotations=annotations))
 
     async def _run(self, turn: ActiveTurn) -> TurnResult:
         request, opened = turn.request, turn.opened
@@ -234,7 +234,7 @@ class Agent:
             turn.share = max(turn.share, view.share)
             turn.emit(ContextBuilt(len(view.messages), view.dropped, view.shortened, bool(prepared.summary)))
             tools = toolbox.offer(last=turn.rounds >= cap)
-            theirs = frozenset(spec.name for spec in toolbox.of_caller)
+            theirs = frozenset(spec.name for spec in toolbox.caller_specs)
             request = self._build_request(turn, await self._with_media(turn, view), tools)
             place = RoundPosition(self.key, turn.opened.turn.id, turn.rounds + 1, turn.opened.turn.ordinal - 1)
             engine = await self._engine_for(turn, toolbox, place)
@@ -274,10 +274,10 @@ class Agent:
         # therefore finds server tools that only have the same name.
         functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
         declared = {spec.name: spec.parameters for spec in functions}
-        known = (tool.spec for tool in tools if tool.spec.name in declared)
-        if taken := [spec.name for spec in known if spec.parameters is not declared[spec.name]]:
+        caller_specs = (tool.spec for tool in tools if tool.spec.name in declared)
+        if reserved_names := [spec.name for spec in caller_specs if spec.parameters is not declared[spec.name]]:
             raise InvalidRequest(
-                f"The server already has a tool named {', '.join(taken)}.", hint="Rename your function."
+                f"The server already has a tool named {', '.join(reserved_names)}.", hint="Rename your function."
             )
         turn.tools = tuple(tool.spec.name for tool in tools)
         return OfferedTools(tools, offered.notes, offered.page)
@@ -307,8 +307,8 @@ class Agent:
         effort, info = turn.request.effort or self._effort, self._engine.info()
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
         demanded = turn.rounds == 0 and (turn.request.tool_choice == PYTHON or bool(slots_of(turn.request.prompt)))
-        wanted = effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches)
-        if wanted:
+        samples_several = effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches)
+        if samples_several:
             try_programs = await toolbox.program_trials(place, turn.emit)
             if try_programs is not None:
                 return VotingEngine(self._engine, try_programs, turn.note_vote, ROUNDS[effort])
@@ -338,12 +338,12 @@ class Agent:
         clean = self._writer.redactor.text
         answer, chars = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
         if chars > CHECKED_AT_ONCE:
-            found = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
+            numbers = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
         else:
-            found = check_turn(answer, turn.earlier, turn.messages)
-        if found:
-            turn.numbers = tuple(replace(one, shown=clean(one.shown)) for one in found)
-            turn.emit(AnswerChecked(tuple(one.to_json() for one in turn.numbers)))
+            numbers = check_turn(answer, turn.earlier, turn.messages)
+        if numbers:
+            turn.numbers = tuple(replace(number, shown=clean(number.shown)) for number in numbers)
+            turn.emit(AnswerChecked(tuple(number.to_json() for number in turn.numbers)))
 
     def _tell_unseen(self, turn: ActiveTurn) -> None:
         info = self._engine.info()
@@ -352,8 +352,8 @@ class Agent:
             turn.emit(Notice("warning", f"{info.model} reads text only; the {count} image(s) were not sent to it."))
 
     def _cap(self, request: TurnRequest) -> int:
-        asked = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds
-        return min(asked, self._max_tool_rounds)
+        requested = self._max_tool_rounds if request.max_tool_rounds is None else request.max_tool_rounds
+        return min(requested, self._max_tool_rounds)
 
     async def _finish(
         self, turn: ActiveTurn, state: TurnState, reason: str, error: AgentKernelError | None = None

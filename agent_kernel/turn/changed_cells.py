@@ -42,7 +42,8 @@ class ChangedCells:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the entry for the record of the turn; empty if nothing was changed."""
+        """Return the changes as JSON, under a key of the record that is stored with the turn; empty if nothing was
+        changed."""
         return {CHANGES: self._changes} if self._changes else {}
 
 

@@ -76,9 +76,11 @@ class Compactor:
         policy = self.policy
         if not policy.auto or share < policy.threshold or self.has_given_up(key):
             return False
-        made = (await self._store.summaries(key))[-1:]
+        newest_summary = (await self._store.summaries(key))[-1:]
         turns = await self._store.turns(key, policy.turns_between)
-        return not made or (len(turns) == policy.turns_between and all(turn.opened > made[0].time for turn in turns))
+        return not newest_summary or (
+            len(turns) == policy.turns_between and all(turn.opened > newest_summary[0].time for turn in turns)
+        )
 
     def has_given_up(self, key: SessionKey) -> bool:
         return self._failures[key] >= self.policy.failures
@@ -90,16 +92,16 @@ class Compactor:
         If this fails, nothing is lost. Raises EngineError, and Conflict if another process writes a summary or the
         branch changed in the meantime.
         """
-        made: Summary | None = None
+        summary: Summary | None = None
         try:
             for part in await self._parts(key, engine, reason):
-                made = await self._fold(key, engine, part, reason)
+                summary = await self._fold(key, engine, part, reason)
         except Exception as error:
             self._failures[key] += not isinstance(error, Conflict)
             raise
-        if made is not None:
+        if summary is not None:
             del self._failures[key]
-        return made
+        return summary
 
     async def undo(self, key: SessionKey) -> Summary | None:
         """Delete the newest summary of the current branch and return it."""
@@ -107,16 +109,16 @@ class Compactor:
 
     async def _parts(self, key: SessionKey, engine: Engine, reason: str) -> list[list[Item]]:
         """Return the items to summarise, in parts that the model can read at once."""
-        made = (await self._store.summaries(key))[-1:]
-        after = made[0].last if made else 0
+        newest_summary = (await self._store.summaries(key))[-1:]
+        after = newest_summary[0].last if newest_summary else 0
         session = await self._store.info(key)
         unseen = min(MAX_ITEMS, session.head - after) if session else 0
         items = [item for item in await self._store.latest(key, unseen, failed=False) if item.seq > after]
         context_length = engine.info().context_length
-        kept = int(token_estimate.prompt_budget(context_length) * self.policy.keep) or KEPT_CHARS
+        kept_chars = int(token_estimate.prompt_budget(context_length) * self.policy.keep) or KEPT_CHARS
         if reason == ASKED:
-            kept = min(kept, token_estimate.total_chars(item.message for item in items) // 3)
-        return list(_pieces(select_older_items(items, kept), _material_chars(context_length)))
+            kept_chars = min(kept_chars, token_estimate.total_chars(item.message for item in items) // 3)
+        return list(_pieces(select_older_items(items, kept_chars), _material_chars(context_length)))
 
     async def _fold(self, key: SessionKey, engine: Engine, items: Sequence[Item], reason: str) -> Summary:
         if not await await_uncancelled(self._store.claim_summary(key, self._owner)):

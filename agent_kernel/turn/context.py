@@ -100,8 +100,8 @@ class ContextBuilder:
         taken = token_estimate.total_chars(both[len(history) :]) + pictures
         seen = _fit_history(both[: len(history)], taken, self._room)
         head = [*self._head, _note(seen.dropped)] if seen.dropped else self._head
-        asked = token_estimate.total_chars(self._head) + token_estimate.total_chars(both) + pictures
-        share = asked / self._budget if self._budget else 0.0
+        full_chars = token_estimate.total_chars(self._head) + token_estimate.total_chars(both) + pictures
+        share = full_chars / self._budget if self._budget else 0.0
         return replace(seen, messages=(*head, *seen.messages, *both[len(history) :]), share=share)
 
 
@@ -119,14 +119,14 @@ def _fit_history(history: Sequence[Message], taken: int, room: int) -> ModelView
     cut = -(-(excess + room - int(room * RECENT)) // step) * step
     recent = _turn_at(history, cut)
     older = [_short(message) for message in history[:recent]]
-    left = room - taken - token_estimate.total_chars(history[recent:])
-    start = _first_fitting(older, min(left, room - int(room * RECENT)))
+    chars_left = room - taken - token_estimate.total_chars(history[recent:])
+    start = _first_fitting(older, min(chars_left, room - int(room * RECENT)))
     changed = sum(old is not message for old, message in zip(older[start:], history[start:recent], strict=True))
     return ModelView((*older[start:], *history[recent:]), start, changed)
 
 
 def _turn_at(history: Sequence[Message], cut: int) -> int:
-    """Return the index of the first message that begins a turn and has at least ``cut`` characters before it."""
+    """Return the index of the first message that begins a turn and is preceded by at least ``cut`` characters."""
     passed = 0
     for index, message in enumerate(history):
         if passed >= cut and _opens_turn(history, index):
@@ -189,7 +189,7 @@ def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Me
     beginning of the prompt stays the same for several turns."""
     step = max(1, pictures // 2)
     surplus = -(-max(0, _weight(messages) - pictures) // step) * step
-    shown: list[Message] = []
+    result: list[Message] = []
     passed = 0
     for message, size_after in zip(messages, _bytes_from(messages), strict=True):
         parts: list[Part] = []
@@ -203,8 +203,8 @@ def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Me
                     parts.append(Text(f"\n[{part.mime}, {part.size} bytes, shown to the person]"))
             else:
                 parts.append(part)
-        shown.append(replace(message, parts=tuple(parts)))
-    return shown
+        result.append(replace(message, parts=tuple(parts)))
+    return result
 
 
 def _bytes_from(messages: Sequence[Message]) -> list[int]:

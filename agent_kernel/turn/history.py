@@ -97,7 +97,7 @@ class ConversationHistory:
             placed = await self._plan_replay(incoming)
             summary = None
         elif page is not None:
-            placed = history_merge.plan_append(await self._of_page(page), incoming)
+            placed = history_merge.plan_append(await self._page_items(page), incoming)
             summary = None
         else:
             whole = limit is not None or self._hook is not None or _begins_with_results(incoming)
@@ -125,7 +125,7 @@ class ConversationHistory:
     async def _is_newest(self, turn: str) -> bool:
         """Return whether ``turn`` is committed and is the last turn of the current branch, so that its continuation
         needs no new branch."""
-        ended = [one for one in await self._store.turns(self._key, AT_THE_END) if one.state != "open"]
+        ended = [turn for turn in await self._store.turns(self._key, AT_THE_END) if turn.state != "open"]
         return bool(ended) and ended[-1].id == turn and ended[-1].state == "committed"
 
     async def _plan_continuation(self, turn: str, incoming: Sequence[Message]) -> MergePlan:
@@ -138,7 +138,7 @@ class ConversationHistory:
             raise TurnNotFound("The session does not contain the turn that `after` names.")
         if not before or before[-1].turn != turn:
             raise InvalidRequest("The turn that `after` names has no messages, so it cannot be continued.")
-        failed = {one.id for one in whole.turns if one.state == "failed"}
+        failed = {turn.id for turn in whole.turns if turn.state == "failed"}
         if turn in failed:
             raise InvalidRequest("The turn that `after` names failed, so it cannot be continued.")
         placed = history_merge.plan_append([item for item in before if item.turn not in failed], incoming)
@@ -146,15 +146,15 @@ class ConversationHistory:
         at_end = bool(newest) and newest[0].seq == before[-1].seq
         return placed if at_end or placed.behind is not None else replace(placed, behind=before[-1].seq)
 
-    async def _of_page(self, page: Sequence[PageCell]) -> list[Item]:
+    async def _page_items(self, page: Sequence[PageCell]) -> list[Item]:
         """Return the items for notebook cells that replace the conversation in this turn. A cell with answered turns
         becomes the items of the newest of these turns, on any branch. The text of every other cell becomes hidden
         context."""
         items: list[Item] = []
         texts: list[str] = []
         for cell in page:
-            asked = await self._store.of_cell(self._key, cell.id, OF_CELL) if cell.id else []
-            turn = next((turn for turn in reversed(asked) if turn.state == "committed"), None)
+            cell_turns = await self._store.of_cell(self._key, cell.id, OF_CELL) if cell.id else []
+            turn = next((turn for turn in reversed(cell_turns) if turn.state == "committed"), None)
             if turn is None:
                 texts += [cell.text] if cell.text else []
                 continue
@@ -231,7 +231,7 @@ def _notes(request: TurnRequest, lost: bool) -> list[Message]:
         if in_draft and note.title == VARIABLES:
             continue
         text = note.text if note.title in ("", DRAFT_VARIABLES) else f"{note.title}: {note.text}"
-        if not any(text in said for said in notes):
+        if not any(text in earlier for earlier in notes):
             notes.append(text)
     if lost:
         notes.insert(0, LOST)

@@ -39,7 +39,7 @@ def check_hook(hook: Any) -> InputHook | None:
     """Return the hook. Raises InvalidRequest if it is not callable."""
     if hook is not None and not callable(hook):
         raise InvalidRequest(f"An input hook must be a function of (history, new), not {type(hook).__name__}.")
-    return hook  # type: ignore[no-any-return]  # what it takes and gives is seen when it is called
+    return hook  # type: ignore[no-any-return]  # its parameters and its result are checked when it is called
 
 
 async def apply_hook(hook: InputHook, history: Sequence[Message], new: Sequence[Message]) -> ShapedInput:
@@ -66,11 +66,8 @@ class _Owners:
         self._new = {id(message) for message in new}
 
     def new(self, seen: Sequence[Message], left_in_history: Sequence[Message]) -> list[bool]:
-        """Return for each message whether it is new.
-
-        ``left_in_history`` is the history list after the hook ran; messages that the hook added to it count as history
-        too.
-        """
+        """Return for each message of ``seen`` whether it is new. ``left_in_history`` is the history list after the
+        hook ran; messages that the hook added to it count as history too."""
         put_there = {id(message) for message in left_in_history}
         unused = Counter(self._history.values())
 

@@ -51,7 +51,7 @@ async def model_call(
         if reply.end is not None:
             turn.usage += reply.end.usage
             turn.context = max(turn.context, reply.end.context_tokens)
-            turn.share = max(turn.share, _in_use(engine, turn.context))
+            turn.share = max(turn.share, _context_share(engine, turn.context))
             handed = _take_callers_calls(reply, theirs)
         elif reply.chars:
             turn.usage += estimate_usage(request.messages, reply.chars, time.monotonic() - began)
@@ -85,7 +85,7 @@ def _tell_logprobs(turn: ActiveTurn, reply: Reply, redactor: Redactor) -> None:
 
 def answer_logprobs(tokens: Sequence[TokenLogprob]) -> AnswerLogprobs:
     """Return the event with the log probabilities of these tokens."""
-    return AnswerLogprobs(tuple(_token(one.text, one.logprob, one.top) for one in tokens))
+    return AnswerLogprobs(tuple(_token(token.text, token.logprob, token.top) for token in tokens))
 
 
 def _token(text: str, logprob: float, top: tuple[tuple[str, float], ...] = ()) -> dict[str, Any]:
@@ -93,7 +93,7 @@ def _token(text: str, logprob: float, top: tuple[tuple[str, float], ...] = ()) -
     return {"text": text, "logprob": round(logprob, 6), **others}
 
 
-def _in_use(engine: Engine, tokens: int) -> float:
+def _context_share(engine: Engine, tokens: int) -> float:
     """Return the share of the model's context length that one request and its answer used (``tokens``); 0 if the
     context length is unknown."""
     length = engine.info().context_length

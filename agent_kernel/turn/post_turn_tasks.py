@@ -87,8 +87,8 @@ class PostTurnTasks:
             self._ruled[session.key] = title
 
     async def compact(self, key: SessionKey, engine: Engine) -> Summary | None:
-        """Write a summary because the user requested it, and return it. Raises what Compactor.compact raises, and
-        Conflict if a turn of the session begins or the server stops."""
+        """Write a summary because the user requested it, and return it. Raises EngineError, and Conflict if another
+        process writes a summary, the branch changes, a turn of the session begins or the server stops."""
         return await self._errands.run_next(key, lambda: self.compactor.compact(key, engine))
 
     async def aclose(self) -> None:

@@ -127,7 +127,7 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
     them. A group that leaves out more of the question loses against one that leaves out less. If no two outcomes agree,
     only the numbers of the last lines are compared, because programs often differ in what they print before the result.
     """
-    views = [OutcomeView(one) for one in programs]
+    views = [OutcomeView(program) for program in programs]
     groups = _groups(programs, views, OutcomeView.agrees)
     if not groups:
         return None

@@ -170,13 +170,13 @@ def _observers(settings: Settings) -> Observers:
     """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest if a
     class cannot be loaded."""
     names = [name.strip() for name in settings.observers.split(",") if name.strip()]
-    found: list[Observer] = []
+    observers: list[Observer] = []
     for name in names:
         try:
-            found.append(_import_class(name)())
+            observers.append(_import_class(name)())
         except TypeError as error:
             raise InvalidRequest(f"The observer {name!r} cannot be created: {error}.") from error
-    return Observers(found)
+    return Observers(observers)
 
 
 def _transcripts(settings: Settings) -> LiveTranscripts | None:
@@ -285,11 +285,11 @@ class Runtime:
         if not isinstance(self.sandbox, LinuxSandbox):
             return
         try:
-            for left in await self.sandbox.leftovers():
+            for workdir in await self.sandbox.leftovers():
                 lasting = self.settings.store in ("sqlite", "files") or "://" in self.settings.store
-                lasting = lasting and not is_private(left.key.id)
-                if (left.idle or lasting) and await self.store.info(left.key) is None:
-                    await self.sandbox.close(left.key, remove=True)
+                lasting = lasting and not is_private(workdir.key.id)
+                if (workdir.idle or lasting) and await self.store.info(workdir.key) is None:
+                    await self.sandbox.close(workdir.key, remove=True)
         except (AgentKernelError, OSError) as error:
             log.warning("unused work directories could not be removed: %s", error)
 

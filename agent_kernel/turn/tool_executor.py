@@ -77,14 +77,14 @@ class Toolbox:
         self._foreign = foreign
         self._failures: Counter[str] = Counter()
         self._offers_own_tools, self._unoffered_replies = True, 0
-        self._missing = {one.path: _not_produced(one) for one in wanted}
+        self._missing = {file.path: _not_produced(file) for file in wanted}
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(tool.spec for tool in self._tools.values())
 
     @property
-    def of_caller(self) -> tuple[ToolSpec, ...]:
+    def caller_specs(self) -> tuple[ToolSpec, ...]:
         """The tools whose calls end the turn, because the caller runs them."""
         return tuple(spec for spec in self.specs if spec.where == "caller")
 
@@ -93,7 +93,7 @@ class Toolbox:
         offered if the rounds are used up (``last``), or if the same call has failed twice, because another attempt
         would not help."""
         self._offers_own_tools = not last and all(count < SAME_FAILURES for count in self._failures.values())
-        return self.specs if self._offers_own_tools else self.of_caller
+        return self.specs if self._offers_own_tools else self.caller_specs
 
     async def run(self, calls: Sequence[ToolCall], place: RoundPosition, emit: Emit) -> AsyncGenerator[Message, None]:
         """Yield the result of every call as soon as it exists. Calls that share state run in order, all others in
@@ -170,19 +170,19 @@ class Toolbox:
             return []
         self._missing |= {file.name: file for file in output.files if file.error == NOT_PRODUCED}
         produced = [file for file in output.files if file.error != NOT_PRODUCED]
-        kept = await self._files.keep(produced, context, within_s=output.keep_s)
-        for one in kept:
-            context.emit(FileProduced(context.call.id, one.wire))
-            self._missing.pop(one.file.name, None)
-        return [one.file for one in kept]
+        stored = await self._files.keep(produced, context, within_s=output.keep_s)
+        for stored_file in stored:
+            context.emit(FileProduced(context.call.id, stored_file.wire))
+            self._missing.pop(stored_file.file.name, None)
+        return [stored_file.file for stored_file in stored]
 
     async def end(self, place: RoundPosition, emit: Emit) -> None:
         """Record a placeholder for each requested file that no call produced. Raises StoreError."""
         if self._files is None or not self._missing:
             return
         context = ToolContext(place.key, place.turn, place.round, ToolCall("", "", {}), emit, place.ordinal)
-        for one in await self._files.keep(list(self._missing.values()), context):
-            emit(FileProduced("", one.wire))
+        for file in await self._files.keep(list(self._missing.values()), context):
+            emit(FileProduced("", file.wire))
 
     async def _output(self, tool: Tool | None, context: ToolContext) -> ToolOutput:
         call = context.call

@@ -46,8 +46,8 @@ class ToolDependencies:
 
     def has(self, *groups: str) -> bool:
         """Return whether the setting ``tools`` includes any of these groups."""
-        named = {name.strip() for name in self.settings.tools.split(",")}
-        return "agent" in named or bool(named & set(groups))
+        groups_on = {name.strip() for name in self.settings.tools.split(",")}
+        return "agent" in groups_on or bool(groups_on & set(groups))
 
 
 def create_sources(parts: ToolDependencies) -> list[ToolSource]:
@@ -56,53 +56,53 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
 
     Raises InvalidRequest for a function of the settings that cannot be a tool.
     """
-    settings, found, shell = parts.settings, list[ToolSource](), parts.has("shell")
+    settings, sources, shell = parts.settings, list[ToolSource](), parts.has("shell")
     network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     environment = SandboxEnvironment(parts.sandbox, surface=settings.surface == "on", network=network)
     if parts.has("python"):
-        found.append(PythonTools(environment, parts.offers, settings.run_timeout_s))
+        sources.append(PythonTools(environment, parts.offers, settings.run_timeout_s))
     if shell:
         from agent_kernel.tools.code.shell import ShellTools
 
-        found.append(ShellTools(environment, settings.shell_timeout_s))
+        sources.append(ShellTools(environment, settings.shell_timeout_s))
     if parts.files is not None:
-        found.append(
+        sources.append(
             FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell, fetches=environment.fetches)
         )
     if parts.has("notebook"):
-        found.append(NotebookTools(parts.offers))
+        sources.append(NotebookTools(parts.offers))
     if parts.has("recall") or settings.recall == "on":
         from agent_kernel.tools.memory.recall import RecallTools
 
-        found.append(RecallTools(parts.store, parts.root))
-    found += _from_elsewhere(parts)
+        sources.append(RecallTools(parts.store, parts.root))
+    sources += _external_sources(parts)
     if parts.has("notebook", "functions"):
-        found.append(NotebookFunctions(parts.offers))  # last, so that a client's names never replace other tools
+        sources.append(NotebookFunctions(parts.offers))  # last, so that a client's names never replace other tools
     if parts.has("dispatch"):
         from agent_kernel.tools.base.dispatch import DispatchTools
 
-        found.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, parts.exits))
-    return found
+        sources.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, parts.exits))
+    return sources
 
 
-def _from_elsewhere(parts: ToolDependencies) -> list[ToolSource]:
+def _external_sources(parts: ToolDependencies) -> list[ToolSource]:
     """Return the sources of tools that other people wrote, or that connect to other machines."""
-    settings, found = parts.settings, list[ToolSource]()
+    settings, sources = parts.settings, list[ToolSource]()
     if parts.has("skills"):
         from agent_kernel.tools.skills.skill_tools import SkillTools
 
-        found.append(SkillTools(parts.skills, parts.sandbox, shell=parts.has("shell")))
+        sources.append(SkillTools(parts.skills, parts.sandbox, shell=parts.has("shell")))
     if parts.has("mcp"):
         from agent_kernel.tools.mcp.mcp_tools import McpTools
 
-        found.append(McpTools(settings.mcp_config, parts.exits, trust=parts.trust, version=__version__))
+        sources.append(McpTools(settings.mcp_config, parts.exits, trust=parts.trust, version=__version__))
     if parts.has("web"):
         from agent_kernel.tools.web.web_tools import WebTools
 
-        found.append(WebTools(settings.web, parts.guard, parts.exits))
+        sources.append(WebTools(settings.web, parts.guard, parts.exits))
     if parts.has("functions"):
         from agent_kernel.tools.base.functions import FunctionTools, as_tool
 
         names = [name.strip() for name in settings.functions.split(",") if name.strip()]
-        found.append(FunctionTools([as_tool(parts.load(name)) for name in names]))
-    return found
+        sources.append(FunctionTools([as_tool(parts.load(name)) for name in names]))
+    return sources

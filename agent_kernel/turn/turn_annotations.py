@@ -73,10 +73,10 @@ class TurnAnnotations:
 
     @property
     def record(self) -> dict[str, Any]:
-        """The entry for the record of the turn; empty if there are no annotations."""
+        """The annotations as JSON, under a key of the record that is stored with the turn; empty if there are none."""
         annotations = {"calls": self._calls, "notices": self._notices, "context": self._context}
-        kept = {name: value for name, value in annotations.items() if value}
-        return {ANNOTATIONS: kept} if kept else {}
+        nonempty = {name: value for name, value in annotations.items() if value}
+        return {ANNOTATIONS: nonempty} if nonempty else {}
 
     def _note_approval(self, body: ApprovalRequired | ApprovalResolved) -> None:
         known = self._open.get(body.call, {}).setdefault("approval", {})

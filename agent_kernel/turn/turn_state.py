@@ -63,7 +63,7 @@ class ActiveTurn:
     announce: Emit
     calls: CallTally = field(default_factory=CallTally)
     changes: ChangedCells = field(default_factory=ChangedCells)
-    asides: TurnAnnotations = field(default_factory=TurnAnnotations)
+    annotations: TurnAnnotations = field(default_factory=TurnAnnotations)
     share: float = 0.0
     context: int = 0
     began: bool = False
@@ -98,7 +98,7 @@ class ActiveTurn:
             **({"votes": [vote.record for vote in self.votes]} if self.votes else {}),
             **self.calls.record,
             **self.changes.record,
-            **self.asides.record,
+            **self.annotations.record,
         }
         return known | kept.to_record(self.numbers)
 
@@ -116,7 +116,7 @@ class ActiveTurn:
     def emit(self, body: EventBody) -> None:
         self.unfinished.note(body)
         if isinstance(body, DELTAS):  # most events are deltas, and only the annotations need them
-            self.asides.note(body)
+            self.annotations.note(body)
             self.announce(body)
             return
         if isinstance(body, CallStarted):
@@ -124,7 +124,7 @@ class ActiveTurn:
         self.time.note(body)
         self.calls.note(body)
         self.changes.note(body)
-        self.asides.note(body)
+        self.annotations.note(body)
         self.announce(body)
 
     def note_vote(self, vote: Vote) -> None:

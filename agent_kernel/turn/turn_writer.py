@@ -95,7 +95,8 @@ class TurnWriter:
         return await self.store.open_turn(turn, self.owner)
 
     async def end(self, ending: TurnEnd) -> StoreError | None:
-        """Close the turn. A store error is returned, and the ending is kept for ``settle``."""
+        """Close the turn. An error of the store is returned and not raised, and ``settle`` tries to close the turn
+        again later."""
         try:
             await self.store.close_turn(
                 ending.turn, self.owner, ending.state, ending.reason, ending.usage, record=ending.record
@@ -122,10 +123,10 @@ class TurnWriter:
             except StoreError as error:
                 unknown = error
             except SequenceConflict:
-                found = await pending().stored(self.store) if unknown is not None else None
-                if found is None:
+                stored = await pending().stored(self.store) if unknown is not None else None
+                if stored is None:
                     raise
-                return found
+                return stored
             if pause is None:
                 raise unknown
             await asyncio.sleep(pause)

@@ -164,7 +164,8 @@ class HeadlessServer(ServerApp):
         self._announce(self.services, query if self.has_page else None)
 
     def _on_signal(self, number: int, frame: object) -> None:
-        """The first signal stops the server, the second does not wait for turns, the third exits at once."""
+        """Handle a signal: the first one stops the server after its running turns have ended, the second one without
+        waiting for turns, and the third one ends the process at once."""
         self._asked += 1
         if self._asked > 2:
             os._exit(FORCED)

@@ -51,6 +51,6 @@ def check_shared_user(enough: frozenset[str], user: User) -> None:
     if not isinstance(user, ScopedUser):
         return
     if not enough:
-        raise Forbidden("Nobody may do this on a server that several users share.")
+        raise Forbidden("No user may make this request on a server that several users share.")
     if "all" not in user.scopes and user.scopes.isdisjoint(enough):
-        raise Forbidden("Only an administrator may do this on a server that several users share.")
+        raise Forbidden("Only an administrator may make this request on a server that several users share.")

@@ -47,7 +47,8 @@ def user_of_token(id: str) -> TokenUser:
 
 
 def may_converse(token: ApiToken) -> bool:
-    """Return whether a browser can log in with the token: the page shows the conversations of a user."""
+    """Return whether a browser may log in with the token. The web page lists conversations and starts turns, so the
+    token needs the scopes for both."""
     return token.has_any_scope(("turns",)) and token.has_any_scope(("sessions",))
 
 

@@ -56,7 +56,7 @@ class TemporaryServer:
         return json.loads(response.body) if response.body else None
 
     async def status(self, path: str) -> int:
-        """Return the HTTP status of a GET. Raises OSError where nothing listens."""
+        """Return the HTTP status of a GET request for ``path``. Raises OSError if no server listens at the address."""
         return (await self._fetch("GET", path, None)).code
 
     async def _fetch(self, method: str, path: str, body: Any) -> HTTPResponse:

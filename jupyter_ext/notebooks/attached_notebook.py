@@ -221,7 +221,7 @@ class AttachedNotebooks:
     async def exists(self, path: str) -> bool:
         return bool(await ensure_async(self.contents.file_exists(path)))
 
-    def of_file(self, path: str) -> AttachedNotebook:
+    def open_file(self, path: str) -> AttachedNotebook:
         """Return the notebook in a file, without a kernel."""
         return AttachedNotebook(path, "", self.jobs, self.contents, self.notebooks, runs=False)
 
@@ -236,13 +236,13 @@ def _changed_names(before: ToolOutput, after: ToolOutput | None, code: str) -> l
     except ValueError:  # the user's code may have redefined what the query uses
         return []
     touched = modified_in_place(code)
-    return [name for name, what in is_now.items() if was.get(name) != what or name in touched]
+    return [name for name, fingerprint in is_now.items() if was.get(name) != fingerprint or name in touched]
 
 
-def inspection_expression(what: str, arguments: Mapping[str, Any]) -> str:
+def inspection_expression(function_name: str, arguments: Mapping[str, Any]) -> str:
     """Return an expression that evaluates to the result of an inspection. It works in a kernel in which agent-kernel is
     not installed."""
-    return isolated_call(_source(), "_answer", what, dict(arguments))
+    return isolated_call(_source(), "_answer", function_name, dict(arguments))
 
 
 def isolated_call(source: str, function: str, *arguments: object) -> str:

@@ -20,8 +20,8 @@ NOTEBOOK = "AGENT_KERNEL_ADOPTS_NOTEBOOK"
 
 
 def adopt(kernels: Kernels, notebooks: Notebooks, *, has_login: bool) -> None:
-    """Register the kernel that the environment names, if it names one. The variables are removed, so that child
-    processes do not inherit them."""
+    """Register the kernel that started this server, if the environment variables name one. The variables are removed,
+    so that child processes do not inherit them."""
     kernel, token, notebook = (os.environ.pop(name, "") for name in (KERNEL, TOKEN, NOTEBOOK))
     if not kernel or not token:
         return

@@ -155,10 +155,13 @@ class KernelJob:
         failed = reply.get("status") != "ok"
         if failed and not self.error:
             self.error = f"{reply.get('ename', 'Error')}: {reply.get('evalue', '')}"
-        stopped = self.stopping or reply.get("ename") == "KeyboardInterrupt"
-        drafted = self.outcome.get("status")
-        failed |= drafted not in (None, "success")
-        self._close("interrupted" if stopped or drafted == "interrupted" else "error" if failed else "success")
+        draft_status = self.outcome.get("status")  # None for code that ran in the kernel itself
+        if self.stopping or reply.get("ename") == "KeyboardInterrupt" or draft_status == "interrupted":
+            self._close("interrupted")
+        elif failed or draft_status not in (None, "success"):
+            self._close("error")
+        else:
+            self._close("success")
 
     def _close(self, status: Status) -> None:
         if self.interrupting is not None:
@@ -237,8 +240,8 @@ class KernelJobs:
         stop it first."""
         arguments = context.call.arguments
         jobs = self.jobs_of(kernel)
-        wanted = str(arguments.get("job") or "")
-        job = next((job for job in reversed(jobs) if wanted in ("", job.id)), None)
+        job_id = str(arguments.get("job") or "")
+        job = next((job for job in reversed(jobs) if job_id in ("", job.id)), None)
         if job is None:
             names = "; ".join(job.summary for job in jobs) or "none was started"
             return ToolOutput(f"There is no such job: {names}.", "error")
@@ -271,8 +274,8 @@ class KernelJobs:
             return (
                 "The kernel does not answer: it starts, or is busy with code that you did not start. Nothing was run."
             )
-        what = f": {shell.running_code}" if shell.running_code else ""
-        return f"The kernel is busy with code that you did not start{what}. Nothing was run; try again when it is idle."
+        code = f": {shell.running_code}" if shell.running_code else ""
+        return f"The kernel is busy with code that you did not start{code}. Nothing was run; try again when it is idle."
 
     def on_life_end(self, kernel: str, reason: str) -> None:
         """Mark the jobs of a kernel as lost because it was restarted or is gone."""
@@ -315,10 +318,10 @@ class KernelJobs:
 
         def listen(stream: str, text: str) -> None:
             nonlocal passed
-            shown = text[: max(0, PASSED_CHARS - passed)]
+            passed_text = text[: max(0, PASSED_CHARS - passed)]
             passed += len(text)
-            if shown:
-                context.emit(CallOutput(context.call.id, shown, stream))
+            if passed_text:
+                context.emit(CallOutput(context.call.id, passed_text, stream))
 
         job.listener = listen
         try:

@@ -82,7 +82,7 @@ class Kernels:
         self._remove = manager.remove_kernel
         self._log = logging.getLogger(__name__)
         manager.pre_start_kernel = self._pre_start_kernel  # type: ignore[method-assign]  # no hook exists for this
-        manager.remove_kernel = self._remove_kernel  # type: ignore[method-assign]  # hears of kernels that died
+        manager.remove_kernel = self._remove_kernel  # type: ignore[method-assign]  # also called for kernels that died
         if isinstance(manager, GatewayMappingKernelManager):
             manager.start_kernel = self._start_remote_kernel  # type: ignore[method-assign]  # the only step that it has
 
@@ -94,11 +94,11 @@ class Kernels:
     def get(self, kernel: str) -> Kernel | None:
         return self._kernels.get(kernel)
 
-    def of_token(self, token: str) -> Kernel | None:
+    def find_by_token(self, token: str) -> Kernel | None:
         """Return the kernel whose current credential is ``token``, or None."""
         kernel = self._kernels.get(self._credentials.kernel(token) or "")
         if kernel is not None and kernel.is_remote and kernel.id not in self._manager:
-            self._forget(kernel.id, "the gateway ended the kernel")  # which its manager reports to nobody
+            self._forget(kernel.id, "the gateway ended the kernel")  # no event of the kernel's manager reports this
             return None
         return kernel
 

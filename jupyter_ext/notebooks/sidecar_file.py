@@ -65,8 +65,8 @@ class SidecarFile:
             return None
         return facts.st_mtime_ns, facts.st_size, facts.st_ino
 
-    def write(self, body: bytes, blobs: Mapping[str, bytes], known: Callable[[bytes], bool]) -> Outcome:
-        """Write the document and its media, if ``known`` returns True for the present content of the sidecar.
+    def write(self, body: bytes, blobs: Mapping[str, bytes], is_known: Callable[[bytes], bool]) -> Outcome:
+        """Write the document and its media, if ``is_known`` returns True for the present content of the sidecar.
 
         Media files to which no document beside the notebook refers any more are deleted. Raises OSError; the files are
         then unchanged."""
@@ -76,7 +76,7 @@ class SidecarFile:
             with contextlib.suppress(OSError):
                 self._move_beside_bak()
             return "unchanged"
-        conflict = present is not None and not known(present)
+        conflict = present is not None and not is_known(present)
         target = self.conflict if conflict else self.main
         if conflict and _read(target) == body:
             return "conflict"
@@ -120,11 +120,11 @@ class SidecarFile:
             _make_private_directory(new.backup.parent)
             self.backup.rename(new.backup)
 
-    def remove(self, known: Callable[[bytes], bool]) -> None:
-        """Delete the sidecar if ``known`` returns True for its content, which means that the store has this content.
+    def remove(self, is_known: Callable[[bytes], bool]) -> None:
+        """Delete the sidecar if ``is_known`` returns True for its content, which means that the store has this content.
         Raises OSError."""
         present = _read(self.main)
-        if present is None or not known(present):
+        if present is None or not is_known(present):
             return
         self.main.unlink(missing_ok=True)
         self._unlink_baks()
@@ -147,13 +147,13 @@ class SidecarFile:
         self.bak.unlink(missing_ok=True)
         self.beside_bak.unlink(missing_ok=True)
 
-    def files(self, wanted: Collection[str], max_bytes: int) -> dict[str, bytes]:
-        """Return the media files of ``wanted`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
+    def files(self, hashes: Collection[str], max_bytes: int) -> dict[str, bytes]:
+        """Return the media files of ``hashes`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
         followed."""
         contents: dict[str, bytes] = {}
         if self.blobs.is_symlink():
             return contents
-        for name in wanted:
+        for name in hashes:
             path = self.blobs / name
             if BLOB.fullmatch(name) is None or path.is_symlink() or not path.is_file():
                 continue
@@ -178,7 +178,10 @@ class SidecarFile:
         """Delete partial files of writers that were killed."""
         stem = glob.escape(self.main.name.removesuffix(".json"))
         directories = {self.main.parent, self.bak.parent}
-        for path in (*(path for each in directories for path in each.glob(f".{stem}.*")), *self.blobs.glob(".*.tmp")):
+        for path in (
+            *(path for directory in directories for path in directory.glob(f".{stem}.*")),
+            *self.blobs.glob(".*.tmp"),
+        ):
             writer = LEFT_OVER.search(path.name)
             if writer is not None and not process_identity.is_alive(int(writer[1]), ""):
                 path.unlink(missing_ok=True)

@@ -133,33 +133,33 @@ class SidecarImport:
         return FoundSidecar(await self._kind(bound, stored, transcript, digest, place), transcript, digest)
 
     async def _kind(
-        self, bound: SessionKey | None, kept: Session | None, found: Transcript, digest: str, place: str
+        self, bound: SessionKey | None, kept: Session | None, transcript: Transcript, digest: str, place: str
     ) -> SidecarKind:
-        mine = await self._store.info(bound) if bound else None
-        if mine and origin_of(mine) == digest:
+        bound_session = await self._store.info(bound) if bound else None
+        if bound_session and origin_of(bound_session) == digest:
             return "own"
-        if kept is not None and kept.key == bound and found.session.revision <= kept.revision:
+        if kept is not None and kept.key == bound and transcript.session.revision <= kept.revision:
             return "own"
-        if kept is None or is_private(kept.key.id) or not await self._matches_store(kept.key, found):
+        if kept is None or is_private(kept.key.id) or not await self._matches_store(kept.key, transcript):
             return "foreign"
-        if found.session.revision > kept.revision:
+        if transcript.session.revision > kept.revision:
             return "ahead"
         if bound:
             return "nothing"
         root = Path(self._notebooks.root)
         others = [path for path in await self._notebooks.paths(kept.key) if path != place]
-        there = await asyncio.to_thread(lambda: any((root / path).is_file() for path in others))
-        return "copied" if there else "moved"
+        has_other_notebook = await asyncio.to_thread(lambda: any((root / path).is_file() for path in others))
+        return "copied" if has_other_notebook else "moved"
 
-    async def _matches_store(self, key: SessionKey, found: Transcript) -> bool:
+    async def _matches_store(self, key: SessionKey, transcript: Transcript) -> bool:
         """Return whether the document has items and all of them equal those in the store. Whoever has such a document
         has already read the session."""
         whole = await self._store.whole(key)
-        if whole is None or not found.items:
+        if whole is None or not transcript.items:
             return False
-        known = {item.seq: item for item in whole.items}
-        common = [item for item in found.items if item.seq <= whole.session.head]
-        return bool(common) and all(known.get(item.seq) == item for item in common)
+        stored_items = {item.seq: item for item in whole.items}
+        common = [item for item in transcript.items if item.seq <= whole.session.head]
+        return bool(common) and all(stored_items.get(item.seq) == item for item in common)
 
     async def _copy(self, key: SessionKey, path: str) -> SessionKey:
         target = SessionKey(key.namespace, new_id("session"))
@@ -198,12 +198,12 @@ def _output_media(notebook: Path, hashes: Collection[str]) -> dict[str, bytes]:
     return {digest: body for digest, body in media.items() if digest in hashes}
 
 
-def sidecar_note(found: FoundSidecar, name: str) -> str:
+def sidecar_note(sidecar: FoundSidecar, name: str) -> str:
     """Return one line that tells the user about the file that holds the notebook's session (sidecar); empty if the user
     need not do anything."""
-    session = found.transcript.session if found.transcript else None
+    session = sidecar.transcript.session if sidecar.transcript else None
     about = f"{session.title or session.key.id!r}, {session.turns} turns" if session else ""
-    match found.kind:
+    match sidecar.kind:
         case "foreign":
             return (
                 f"{name} contains a conversation that is not in this store ({about}). Import the file to continue it."
@@ -211,7 +211,7 @@ def sidecar_note(found: FoundSidecar, name: str) -> str:
         case "ahead":
             return f"{name} contains turns that this store does not have ({about}). Import the file to continue it."
         case "unreadable":
-            restore = f" To restore its previous version, copy {found.backup} over it." if found.backup else ""
+            restore = f" To restore its previous version, copy {sidecar.backup} over it." if sidecar.backup else ""
             return f"This version cannot read a conversation from {name}. The file is not changed.{restore}"
         case "moved":
             return f"The next cell continues the conversation that came with the notebook ({about})."

@@ -47,7 +47,7 @@ class AwaySummary:
             "turns": [await self._describe_ended(turn) for turn in ended],
             "more": len(ended) == LOOKED_AT,
             "running": list(running),
-            "approvals": [waiting_message(running[one.question.turn], one.required) for one in waiting],
+            "approvals": [waiting_message(running[question.question.turn], question.required) for question in waiting],
             "lost": await self._describe_lost(key, newest, kernel),
             "problems": [problem for problem in problems if problem],
         }

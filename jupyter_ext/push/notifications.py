@@ -47,9 +47,9 @@ class Notifications:
         self._listeners.setdefault(target, []).append(listener)
 
         def end() -> None:
-            left = [other for other in self._listeners.get(target, ()) if other is not listener]
-            if left:
-                self._listeners[target] = left
+            remaining = [other for other in self._listeners.get(target, ()) if other is not listener]
+            if remaining:
+                self._listeners[target] = remaining
             else:
                 self._listeners.pop(target, None)
 
@@ -73,10 +73,10 @@ class Notifications:
             resolved = {"approval": body.approval, "call": body.call, "decision": body.decision}
             self._notify(turn, {**_turn_place(turn), "type": "approval.resolved", **resolved})
 
-    def on_session_changed(self, key: SessionKey, what: str) -> None:
-        """Notify that a session has changed. ``what`` is the kind of change: title, described, branch, undone, cleared,
+    def on_session_changed(self, key: SessionKey, kind: str) -> None:
+        """Notify that a session has changed. ``kind`` is the kind of change: title, described, branch, undone, cleared,
         outputs, compacted or deleted."""
-        message = {"type": "session.changed", "session": key.id, "what": what}
+        message = {"type": "session.changed", "session": key.id, "what": kind}
         for listener in self._listeners.get(WatchTarget(key.namespace, "session", key.id), ()):
             listener.notify(message)
 

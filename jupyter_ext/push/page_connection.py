@@ -37,31 +37,33 @@ class PageConnection:
     def held_count(self) -> int:
         return len(self._followed) + len(self._ends)
 
-    def follow(self, turn: str, events: AsyncGenerator[Event, None], about: Mapping[str, str], number: int = 0) -> None:
+    def follow(
+        self, turn: str, events: AsyncGenerator[Event, None], error_fields: Mapping[str, str], number: int = 0
+    ) -> None:
         """Send the events of a turn to the page. ``number`` is the page's number for the request. If the page follows
         the turn already, the events continue from the new position: a message ``following`` with ``number`` is sent
-        after the events that were queued and before the first new event. ``about`` is added to an error message. Raises
-        QuotaExceeded."""
+        after the events that were queued and before the first new event. ``error_fields`` are fields that are added
+        to an error message. Raises QuotaExceeded."""
         self.unfollow(turn)
         self._check_room()
         self.outbox.send_now({"type": "following", "turn": turn, "number": number})
-        task = asyncio.create_task(self._send(events, about), name=f"a page follows {turn}")
+        task = asyncio.create_task(self._send(events, error_fields), name=f"a page follows {turn}")
         self._followed[turn] = task
-        task.add_done_callback(lambda done: self._on_follow_done(turn, done, about))
+        task.add_done_callback(lambda done: self._on_follow_done(turn, done, error_fields))
 
     def unfollow(self, turn: str) -> None:
         if task := self._followed.pop(turn, None):
             task.cancel()
 
-    def hold(self, held: Held, begin: Callable[[], Callable[[], None]]) -> None:
+    def hold(self, subscription: Held, begin: Callable[[], Callable[[], None]]) -> None:
         """Add a subscription, replacing one with the same key. ``begin`` starts it and returns a function that ends
         it. Raises QuotaExceeded."""
-        self.drop(held)
+        self.drop(subscription)
         self._check_room()
-        self._ends[held] = begin()
+        self._ends[subscription] = begin()
 
-    def drop(self, held: Held) -> None:
-        if end := self._ends.pop(held, None):
+    def drop(self, subscription: Held) -> None:
+        if end := self._ends.pop(subscription, None):
             end()
 
     def close(self) -> None:
@@ -72,16 +74,16 @@ class PageConnection:
             end()
         self._followed, self._ends = {}, {}
 
-    async def _send(self, events: AsyncGenerator[Event, None], about: Mapping[str, str]) -> None:
+    async def _send(self, events: AsyncGenerator[Event, None], error_fields: Mapping[str, str]) -> None:
         with contextlib.suppress(PageGone):
             async with contextlib.aclosing(events):
                 try:
                     async for event in events:
                         await self.outbox.send(event.to_json())
                 except AgentKernelError as error:
-                    await self.outbox.send({"type": "error", "error": error.to_json(), "about": dict(about)})
+                    await self.outbox.send({"type": "error", "error": error.to_json(), "about": dict(error_fields)})
 
-    def _on_follow_done(self, turn: str, task: asyncio.Task[None], about: Mapping[str, str]) -> None:
+    def _on_follow_done(self, turn: str, task: asyncio.Task[None], error_fields: Mapping[str, str]) -> None:
         """Remove a turn that has ended, unless the page follows it again."""
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("the events of a turn could not be sent to a page", exc_info=error)
@@ -89,7 +91,7 @@ class PageConnection:
                 "The events of this turn could not be sent because of an unexpected error.",
                 hint="Reload the page. The log of the Jupyter server contains the error.",
             )
-            self.outbox.send_now({"type": "error", "error": shown_error.to_json(), "about": dict(about)})
+            self.outbox.send_now({"type": "error", "error": shown_error.to_json(), "about": dict(error_fields)})
         if self._followed.get(turn) is task:
             del self._followed[turn]
 

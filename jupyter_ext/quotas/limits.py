@@ -287,7 +287,7 @@ class Limits:
         accounts = accounts_of(namespace, token)
         started = await self.rates.read(self.rate_limits(accounts))
         running = await self.slots.read(self.slot_limits(accounts))
-        rows = [await self._state(one, started[one].number, running[one].number) for one in accounts]
+        rows = [await self._state(account, started[account].number, running[account].number) for account in accounts]
         return {"user": user_of(namespace), **rows[0], "token": {"id": token, **rows[1]} if token else None}
 
     async def _state(self, account: QuotaAccount, started: int, running: int) -> dict[str, Any]:

@@ -59,8 +59,8 @@ class LocalRates:
 
     def take_back(self, start: str, limits: Limits) -> None:
         for account in limits:
-            kept = [entry for entry in self._began.get(account, ()) if entry[1] != start]
-            self._began[account] = deque(kept)
+            remaining = [entry for entry in self._began.get(account, ()) if entry[1] != start]
+            self._began[account] = deque(remaining)
 
     def peek(self, limits: Limits) -> Counts:
         now = self._clock()
@@ -81,8 +81,8 @@ class LocalRates:
 
     def _forget(self, now: float) -> None:
         if len(self._began) > MANY:
-            known = self._began.items()
-            self._began = {account: began for account, began in known if began and began[-1][0] > now - WINDOW_S}
+            entries = self._began.items()
+            self._began = {account: began for account, began in entries if began and began[-1][0] > now - WINDOW_S}
 
 
 class SharedRates:

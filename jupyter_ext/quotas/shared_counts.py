@@ -55,8 +55,8 @@ class SharedCounts:
         counters = self.counters(limits)
         if not counters:
             return {}
-        found = await self.events.count_event(event, [*counters.values()], self._window_s)
-        return dict(zip(counters, found, strict=True))
+        counts = await self.events.count_event(event, [*counters.values()], self._window_s)
+        return dict(zip(counters, counts, strict=True))
 
     def uncount(self, event: str, limits: Limits) -> None:
         """Begin to undo the counting of an event. Does not wait for the database; ``aclose`` does."""

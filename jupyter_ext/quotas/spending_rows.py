@@ -107,16 +107,16 @@ class SharedSpending:
         calls. Because each call writes one value, it is always known which charges were written.
         """
         account = next(iter(charges))[0]
-        mine = {key: tokens for key, tokens in charges.items() if key[0] == account}
+        own_charges = {key: tokens for key, tokens in charges.items() if key[0] == account}
 
-        def add(known: bytes | None) -> bytes:
-            rows = _decode(known)
-            rows.update({at: tokens for (_, at), tokens in mine.items()})
+        def add(content: bytes | None) -> bytes:
+            rows = _decode(content)
+            rows.update({at: tokens for (_, at), tokens in own_charges.items()})
             return json.dumps([(at, tokens) for at, tokens in rows.items() if at > minute - DAY]).encode()
 
         with _stopping_as_store_error():
             await self._values.change_value(account.user, account.name_in_store("spent"), add, KEEP_S)
-        return mine
+        return own_charges
 
 
 @contextmanager

@@ -89,16 +89,16 @@ class SharedSlots:
         self._renewing: asyncio.Task[None] | None = None
 
     async def take(self, turn: str, limits: Limits) -> Counts:
-        known = self._own.peek(limits)
-        if any(count.wait_s for count in known.values()):
-            return known
+        own_counts = self._own.peek(limits)
+        if any(count.wait_s for count in own_counts.values()):
+            return own_counts
         shared = await self._ask(turn, limits)
         if not any(count.wait_s for count in shared.values()):
             await self._own.take(turn, dict.fromkeys(limits, 0))
             if counters := [*self._counts.counters(limits).values()]:
                 self._held[turn] = counters
                 self._begin_renewing()
-        return {**known, **shared}
+        return {**own_counts, **shared}
 
     def give_back(self, turn: str, limits: Limits) -> None:
         self._own.give_back(turn, limits)
@@ -120,7 +120,7 @@ class SharedSlots:
     async def _ask(self, turn: str, limits: Limits) -> Counts:
         counts = await self._counts.count(turn, limits)
         # ``wait_s`` is replaced, because a slot becomes free when a turn ends and not when its lease expires.
-        return {account: EventCount(one.number, SOON_S if one.wait_s else 0.0) for account, one in counts.items()}
+        return {account: EventCount(count.number, SOON_S if count.wait_s else 0.0) for account, count in counts.items()}
 
     def _begin_renewing(self) -> None:
         if self._renewing is None:

@@ -27,15 +27,15 @@ def to_engine_request(body: ChatBody, session: str) -> EngineRequest:
             details={"param": "messages"},
         )
     try:
-        asked = body.to_turn({})
+        turn_request = body.to_turn({})
     except ValueError as error:
         raise InvalidRequest(f"messages: {error}", details={"param": "messages"}) from error
-    if asked.server_tools != () or asked.files:
+    if turn_request.server_tools != () or turn_request.files:
         raise Unprocessable(
             "This server runs a model alone and has no tools and no files.",
             hint="Declare your own functions in tools, or send the request to agent-kernel serve.",
         )
-    turn = asked.request
+    turn = turn_request.request
     return EngineRequest(
         messages=turn.messages,
         tools=turn.functions,

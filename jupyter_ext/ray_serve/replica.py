@@ -59,7 +59,7 @@ class ReplicaOptions:
     def from_args(cls, args: Mapping[str, Any]) -> ReplicaOptions:
         """Read the ``args`` of an application. Raises InvalidRequest."""
         settings = args.get("settings", {})
-        if unknown := sorted(set(args) - {one.name for one in fields(cls)}):
+        if unknown := sorted(set(args) - {option.name for option in fields(cls)}):
             raise InvalidRequest(f"args can have settings and api_key_env, not {', '.join(unknown)}.")
         if not isinstance(settings, Mapping) or not isinstance(args.get("api_key_env", ""), str):
             raise InvalidRequest("In args, settings must be an object and api_key_env a text.")
@@ -160,7 +160,7 @@ class ModelReplica:
     def _check_model(self, name: str) -> None:
         served = self._engine.info().model
         if name not in self._names | {served}:
-            raise UnknownModel(f"There is no model {name[:100]!r} here.", hint=f"This server has {served}.")
+            raise UnknownModel(f"There is no model {name[:100]!r} here.", hint=f"This server has the model {served}.")
 
 
 async def _read(request: Request) -> bytes:

@@ -50,25 +50,25 @@ class Access:
             if kernel not in ("", caller.kernel.id):
                 raise Forbidden("A request with the token of a kernel can only name that kernel.")
             return caller.kernel
-        found = self.kernels.get(kernel)
-        if kernel and (found is None or found.namespace != caller.namespace):
+        known_kernel = self.kernels.get(kernel)
+        if kernel and (known_kernel is None or known_kernel.namespace != caller.namespace):
             raise NotFound("There is no kernel with this id.")
-        return found
+        return known_kernel
 
     async def kernel_of(self, caller: Caller, notebook: str) -> Kernel | None:
         """Return the kernel that runs the notebook now; None if no kernel of the caller's namespace runs it. Raises
         Forbidden if the caller is a kernel or a confined token, which may not name notebooks."""
         if caller.kernel or caller.is_confined:
             raise Forbidden(CONFINED)
-        found = self.kernels.get(await self.notebooks.kernel_id(notebook))
-        return found if found and found.namespace == caller.namespace else None
+        kernel = self.kernels.get(await self.notebooks.kernel_id(notebook))
+        return kernel if kernel and kernel.namespace == caller.namespace else None
 
     async def place(self, caller: Caller, kernel: str = "", path: str = "") -> str | None:
         """Return the place that a request is about: the place of the calling kernel or of the kernel with the id
         ``kernel``, else the notebook at ``path``; None if the request names none of these. Raises InvalidRequest,
         NotFound, Forbidden."""
-        if found := self.kernel(caller, kernel):
-            return await self.notebooks.place(found.id)
+        if calling_kernel := self.kernel(caller, kernel):
+            return await self.notebooks.place(calling_kernel.id)
         path = path.strip("/")
         if caller.is_confined and path:
             raise Forbidden(CONFINED)
@@ -102,12 +102,12 @@ class Access:
     async def session(self, caller: Caller, session: str) -> Session:
         """Return the session. Raises SessionNotFound, Forbidden."""
         key = SessionKey(caller.namespace, session)
-        found = await self.store.info(key)
-        if found is None:
+        stored = await self.store.info(key)
+        if stored is None:
             raise SessionNotFound(f"There is no session {session}.")
         if not await self.may_use(caller, session):
             raise session_forbidden(session)
-        return found
+        return stored
 
     async def claim_id(self, caller: Caller, session: str) -> bool:
         """Check that the caller may create or use a session with this id; return True if it does not exist yet.
@@ -125,8 +125,8 @@ class Access:
         """Return a turn whose event log is still held by this server, or by another one that shares the store. Raises
         TurnNotFound, also where the caller may not use the turn's session."""
         live = await self._live_turn(caller, turn)
-        mine = caller.kernel is not None and live.spec.kernel == caller.kernel.id
-        if not mine and not await self.may_use(caller, live.spec.key.id):
+        is_own = caller.kernel is not None and live.spec.kernel == caller.kernel.id
+        if not is_own and not await self.may_use(caller, live.spec.key.id):
             raise TurnNotFound("There is no such turn.")
         return live
 
@@ -148,12 +148,12 @@ class Access:
                 hint="Choose another model, or name the model server in the configuration of all servers.",
             )
         if name != chosen and not self.may_choose(caller, name):
-            who, hint = (
+            subject, hint = (
                 ("A token, or a user who shares this server,", "")
                 if caller.is_confined
                 else ("A notebook", "To use another engine, choose its URL; a person must confirm it in the browser.")
             )
-            raise Forbidden(f"{who} may only choose engines that the server's configuration names.", hint=hint)
+            raise Forbidden(f"{subject} may only choose engines that the server's configuration names.", hint=hint)
         self.check_visible(caller, name)
         try:
             self.engines.get(name)
@@ -181,7 +181,7 @@ class Access:
             return True
         return caller.kernel.starts_server if caller.kernel else not caller.is_confined
 
-    async def own_turn(self, caller: Caller, turn: str) -> LiveTurn:
+    async def find_own_turn(self, caller: Caller, turn: str) -> LiveTurn:
         """Return a live turn whose client-side calls the caller may run. A kernel may run those of its own turns, a
         token those of the turns that it started, and a user those of every turn. The turn may run on another server.
         Raises TurnNotFound."""

@@ -89,8 +89,8 @@ class _SharedChoices:
         if value is None:
             return ""
         engine, choice = json.loads(value.body)
-        known, url = self._urls.get(key, ("", ""))
-        if choice and choice == known:
+        remembered, url = self._urls.get(key, ("", ""))
+        if choice and choice == remembered:
             return url
         return ADDRESS_ELSEWHERE if choice else str(engine)
 

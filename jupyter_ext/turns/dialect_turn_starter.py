@@ -60,17 +60,17 @@ class DialectTurnStarter:
         self._keeping: dict[asyncio.Task[None], tuple[LiveTurn, str]] = {}
         self._pending_calls = PendingClientCalls()
 
-    async def start(self, caller: Caller, asked: DialectRequest, turn_id: str = "") -> StartedTurn:
+    async def start(self, caller: Caller, dialect_request: DialectRequest, turn_id: str = "") -> StartedTurn:
         """Start the turn of a request. ``turn_id`` is an id that was reserved for it. Raises UnknownModel,
         Forbidden, SessionBusy, TooManyRequests, EngineBusy, FileNotFound, FileTooLarge, InvalidRequest."""
-        await self._starter.admit(caller, asked.name)
-        asked = asked.with_dispatch() if self._runtime.dispatches else asked
-        found = await self._find_session(caller, asked)
-        turn = await self._start_or_restart(caller, found, asked, turn_id)
-        plain = not asked.session and asked.server_tools == ()
+        await self._starter.admit(caller, dialect_request.name)
+        dialect_request = dialect_request.with_dispatch() if self._runtime.dispatches else dialect_request
+        match = await self._find_session(caller, dialect_request)
+        turn = await self._start_or_restart(caller, match, dialect_request, turn_id)
+        plain = not dialect_request.session and dialect_request.server_tools == ()
         if is_ephemeral(turn.spec.key.id):
-            self._schedule_cleanup(turn, found.scope, keeps=not plain)
-        return StartedTurn(turn, {"session": "" if plain and not asked.continuable else turn.spec.key.id})
+            self._schedule_cleanup(turn, match.scope, keeps=not plain)
+        return StartedTurn(turn, {"session": "" if plain and not dialect_request.continuable else turn.spec.key.id})
 
     def await_on_close(self, task: asyncio.Future[Any]) -> None:
         """Make ``aclose`` wait for this task."""
@@ -80,49 +80,62 @@ class DialectTurnStarter:
         await self._ending.wait()
 
     async def _start_or_restart(
-        self, caller: Caller, found: SessionMatch, asked: DialectRequest, turn_id: str
+        self, caller: Caller, match: SessionMatch, dialect_request: DialectRequest, turn_id: str
     ) -> LiveTurn:
-        """Start the turn in the session of ``found``. If that session is busy and was found by comparing texts, start
+        """Start the turn in the session of ``match``. If that session is busy and was found by comparing texts, start
         the turn in a new session instead: another client may have sent the same text.
 
         Raises SessionBusy if the session that the client named is busy.
         """
-        key = found.opened.key
-        if asked.session or not is_ephemeral(key.id):
-            return await self._start_in(caller, found.opened, asked, turn_id)
-        if self._turns.of_session(key) is None:
+        key = match.opened.key
+        if dialect_request.session or not is_ephemeral(key.id):
+            return await self._start_in(caller, match.opened, dialect_request, turn_id)
+        if self._turns.find_unfinished(key) is None:
             with suppress(SessionBusy):
-                return await self._start_in(caller, found.opened, asked, turn_id)
-        return await self._start_in(caller, self._open_ephemeral(caller), asked, turn_id)
+                return await self._start_in(caller, match.opened, dialect_request, turn_id)
+        return await self._start_in(caller, self._open_ephemeral(caller), dialect_request, turn_id)
 
-    async def _start_in(self, caller: Caller, opened: OpenedSession, asked: DialectRequest, turn_id: str) -> LiveTurn:
-        if asked.own_messages and (here := await self._runtime.store.info(opened.key)) is not None and here.turns:
-            asked = dataclasses.replace(asked, request=dataclasses.replace(asked.request, messages=asked.own_messages))
+    async def _start_in(
+        self, caller: Caller, opened: OpenedSession, dialect_request: DialectRequest, turn_id: str
+    ) -> LiveTurn:
+        if (
+            dialect_request.own_messages
+            and (session := await self._runtime.store.info(opened.key)) is not None
+            and session.turns
+        ):
+            dialect_request = dataclasses.replace(
+                dialect_request,
+                request=dataclasses.replace(dialect_request.request, messages=dialect_request.own_messages),
+            )
         described = TurnDescription(
-            _final_request(asked), model=asked.name, files=asked.files, queue=False, route=asked.route
+            _final_request(dialect_request),
+            model=dialect_request.name,
+            files=dialect_request.files,
+            queue=False,
+            route=dialect_request.route,
         )
         begun = await self._starter.start_in(opened, caller, described, turn_id)
         assert isinstance(begun, StartedTurn), "a request of a dialect accepts no stored answer"
         return begun.turn
 
-    async def _find_session(self, caller: Caller, asked: DialectRequest) -> SessionMatch:
+    async def _find_session(self, caller: Caller, dialect_request: DialectRequest) -> SessionMatch:
         """Return the session for a request: the session that it names; otherwise, where server tools may run, the
         session whose conversation it continues; otherwise a new one."""
         store = self._runtime.store
-        if asked.session or asked.continuable:
-            id = asked.session or UNLISTED + new_id("session")
-            return SessionMatch(await self._starter.open_session(caller, id, asked.request.last_user_text))
-        instructions, _ = history_merge.split_instructions(asked.request.messages)
-        scope = conversation_match.scope(subject(caller), asked.name, instructions)
-        if asked.server_tools != ():
+        if dialect_request.session or dialect_request.continuable:
+            id = dialect_request.session or UNLISTED + new_id("session")
+            return SessionMatch(await self._starter.open_session(caller, id, dialect_request.request.last_user_text))
+        instructions, _ = history_merge.split_instructions(dialect_request.request.messages)
+        scope = conversation_match.scope(subject(caller), dialect_request.name, instructions)
+        if dialect_request.server_tools != ():
             await self._await_remembered(scope)
-            waiting = self._pending_calls.find(caller.namespace, scope, asked.request.messages)
+            waiting = self._pending_calls.find(caller.namespace, scope, dialect_request.request.messages)
             if waiting is not None and await store.info(waiting) is not None:
                 return SessionMatch(OpenedSession(waiting), scope)
-            messages = await self._runtime.ledger.clean(asked.request.messages)
-            found = await conversation_match.find_session(store, caller.namespace, scope, messages)
-            if found is not None:
-                return SessionMatch(OpenedSession(found), scope)
+            messages = await self._runtime.ledger.clean(dialect_request.request.messages)
+            match = await conversation_match.find_session(store, caller.namespace, scope, messages)
+            if match is not None:
+                return SessionMatch(OpenedSession(match), scope)
         return SessionMatch(self._open_ephemeral(caller), scope)
 
     def _open_ephemeral(self, caller: Caller) -> OpenedSession:
@@ -159,20 +172,20 @@ class DialectTurnStarter:
         await self._ephemeral_sessions.forget(turn.spec.key)
 
 
-def _final_request(asked: DialectRequest) -> TurnRequest:
+def _final_request(dialect_request: DialectRequest) -> TurnRequest:
     """Return the request with the tools and the number of rounds that the model name and the fields of the request
     allow.
 
     If the conversation that the client sends contains calls, ``history`` becomes ``replay``, so that the conversation
     is compared with the stored one, even if its only new messages are results of calls.
     """
-    request, tools = asked.request, asked.server_tools
+    request, tools = dialect_request.request, dialect_request.server_tools
     rounds = 0 if tools == () else request.max_tool_rounds
     messages = history_merge.split_instructions(request.messages)[1]
     added = history_merge.first_added(messages)
     brings = 0 < added < len(messages) and bool(messages[added].calls)
     history = "replay" if brings and request.history == "auto" and not request.after else request.history
-    answers = ANSWERS if asked.streams else frozenset[str]()
+    answers = ANSWERS if dialect_request.streams else frozenset[str]()
     return dataclasses.replace(request, tools=tools, max_tool_rounds=rounds, history=history, answers=answers)
 
 

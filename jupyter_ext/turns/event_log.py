@@ -187,15 +187,15 @@ class EventLog:
         """Drop data from the oldest events until both limits hold. The store still has it: the output of a call is
         in its result, media are at ``sessions/{id}/blobs/{hash}`` and files at ``files/{id}/content``."""
         events, size = len(self._entries), self._size
-        kept: list[LogEntry] = []
+        entries: list[LogEntry] = []
         for entry in self._entries:
             light = entry if events <= max_events and size <= max_bytes else _without_stored_data(entry)
             size -= entry.size - (light.size if light else 0)
             if light is None:
                 events -= 1
             else:
-                kept.append(light)
-        self._entries, self._size = kept, size
+                entries.append(light)
+        self._entries, self._size = entries, size
 
 
 def split_into_batches(events: Iterator[Event]) -> Iterator[Sequence[Event]]:

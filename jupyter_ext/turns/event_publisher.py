@@ -136,20 +136,20 @@ class EventPublisher:
         return publication is not None and asyncio.get_running_loop().time() - publication.wanted < WANTED_S
 
     async def aclose(self) -> None:
-        left = [task for id, task in self._tasks.items() if self._publications[id].turn.log.finished is not None]
-        if left:
-            await asyncio.wait(left, timeout=RETRY_S)
+        unfinished = [task for id, task in self._tasks.items() if self._publications[id].turn.log.finished is not None]
+        if unfinished:
+            await asyncio.wait(unfinished, timeout=RETRY_S)
         for task in [*self._tasks.values()]:
             task.cancel()
 
     async def _publish(self, publication: _Publication) -> None:
         loop, events = asyncio.get_running_loop(), publication.turn.log
         while not publication.is_complete:
-            left = publication.wanted + WANTED_S - loop.time()
-            if left <= 0:
+            seconds_left = publication.wanted + WANTED_S - loop.time()
+            if seconds_left <= 0:
                 return
             try:
-                async with asyncio.timeout(left):
+                async with asyncio.timeout(seconds_left):
                     await events.wait_after(publication.sent)
             except TimeoutError:
                 continue

@@ -83,8 +83,8 @@ class KeyEntry:
     @property
     def turn(self) -> LiveTurn | None:
         """The turn, or None while it is being started."""
-        known = self.start.done() and not self.start.cancelled() and self.start.exception() is None
-        return self.start.result().turn if known else None
+        has_started = self.start.done() and not self.start.cancelled() and self.start.exception() is None
+        return self.start.result().turn if has_started else None
 
 
 def read_key(caller: Caller, header: str | None, path: str, body: bytes) -> IdempotencyKey | None:
@@ -149,19 +149,19 @@ class Idempotency:
         before = entry.turn if entry is not None else None
         entry = self._entries[key.identity] = KeyEntry(key, self._clock())
         try:
-            found = await self._begin_or_recover(key, begin, before)
+            turn = await self._begin_or_recover(key, begin, before)
         except BaseException as error:
             self._drop(
                 entry,
                 error if isinstance(error, Exception) else Conflict("The first request with this key was cancelled."),
             )
             raise
-        if found is None:
+        if turn is None:
             self._drop(entry, Conflict("The first request with this key started no turn.", hint="Send it again."))
             return None
-        entry.start.set_result(found)
+        entry.start.set_result(turn)
         self._evict_finished()
-        return replace(found, entry=entry)
+        return replace(turn, entry=entry)
 
     def add_reader(self, entry: KeyEntry) -> None:
         entry.readers += 1
@@ -190,8 +190,8 @@ class Idempotency:
             if row is not None and row.request != key.request:
                 raise key_reused()
             idle = row is None or (before is not None and row.turn == before.id)
-            if row is not None and not idle and (known := await self._recover(key, row)) is not None:
-                return known
+            if row is not None and not idle and (recovered := await self._recover(key, row)) is not None:
+                return recovered
             turn = new_id("turn")
             other = await self._rows.claim(key, turn, row)
             if other is None:
@@ -242,9 +242,9 @@ class Idempotency:
     async def _find_stored(self, key: IdempotencyKey, row: IdempotencyRow) -> Turn | None:
         until = time.monotonic() + row.began + BEGINS_WITHIN_S - self._clock()
         while True:
-            found = await self._store.turn(key.user, row.turn)
-            if found is not None or row.session or time.monotonic() > until:
-                return found
+            stored = await self._store.turn(key.user, row.turn)
+            if stored is not None or row.session or time.monotonic() > until:
+                return stored
             await asyncio.sleep(POLL_S)
 
     def _rebuild_turn(self, stored: Turn) -> LiveTurn:
@@ -259,7 +259,8 @@ class Idempotency:
     def _find_entry(self, key: IdempotencyKey) -> KeyEntry | None:
         entry = self._entries.get(key.identity)
         if entry is not None and entry.turn is not None and entry.turn.owner is not None:
-            del self._entries[key.identity]  # the copy of its events ends when nobody reads it, so it is found again
+            # The copy of a remote turn's events ends when nobody reads it, so the turn is looked up again.
+            del self._entries[key.identity]
             return None
         if entry is not None and entry.began <= self._clock() - KEPT_S and not (entry.turn and entry.turn.running):
             del self._entries[key.identity]
@@ -276,8 +277,8 @@ class Idempotency:
         if not turn.running or entry.readers or self._turns.get(turn.id) is not turn:
             return
         if self._publisher is not None and self._publisher.is_followed(turn):
-            # The client may have come back to another server, which renews its interest as long as it has readers.
-            # Check again later.
+            # A client follows the turn through another server. That server renews its subscription as long as it has
+            # readers, so check again later.
             asyncio.get_running_loop().call_later(GRACE_S, self._stop, entry, turn)
         else:
             self._ending.start(self._turns.cancel(turn, LEFT))

@@ -90,9 +90,9 @@ class DatabaseRows:
     ) -> IdempotencyRow | None:
         def write(connection: sqlite3.Connection) -> IdempotencyRow | None:
             self._delete_old_rows(connection, key.user)
-            found = _select_row(connection, key)
-            if found is not None and found.turn != (instead.turn if instead else "") and self._is_current(found):
-                return found
+            row = _select_row(connection, key)
+            if row is not None and row.turn != (instead.turn if instead else "") and self._is_current(row):
+                return row
             values = (*key.identity, key.request, turn, "", "{}", self._clock())
             connection.execute("INSERT OR REPLACE INTO answered VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
             return None
@@ -137,8 +137,8 @@ class SharedRows:
         value = SharedValue(turn, _encode_row(key.request, "", "{}"))
         # The row may be deleted between the failed attempt to write it and the attempt to read it.
         while not await self._swap(key, instead.turn if instead else "", value):
-            if (found := await self.find(key)) is not None:
-                return found
+            if (row := await self.find(key)) is not None:
+                return row
             instead = None
         return None
 

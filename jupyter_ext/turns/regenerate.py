@@ -26,16 +26,16 @@ async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequ
     if request.prompt or request.messages:
         return request
     messages = [item.message for item in await store.of_turn(turn) if item.message.role == "user"]
-    asked = next((message for message in messages if not message.hidden), None)
-    if asked is None or not (asked.text or asked.media):
+    original = next((message for message in messages if not message.hidden), None)
+    if original is None or not (original.text or original.media):
         raise TurnNotFound("The prompt of this turn is not stored.", hint="Send the prompt again.")
-    media = [replace(medium, data=await store.blob(key, medium.hash)) for medium in asked.media]
+    media = [replace(medium, data=await store.blob(key, medium.hash)) for medium in original.media]
     notes = tuple(Note("", text) for message in messages if message.hidden and (text := _without_kernel_state(message)))
     permissions = (request.permission, turn.record.get("permission"))
-    permission = strictest(*(one for one in permissions if one in STRICTNESS))
+    permission = strictest(*(permission for permission in permissions if permission in STRICTNESS))
     return replace(
         request,
-        prompt=asked.text,
+        prompt=original.text,
         media=tuple(media),
         notes=(*notes, *request.notes),
         inputs=request.inputs or tuple(str(id) for id in turn.record.get("inputs", ())),

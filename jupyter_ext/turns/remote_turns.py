@@ -183,7 +183,7 @@ class RemoteTurns:
         remote = RemoteTurn(link, namespace, turn)
         try:
             answer = await remote.renew(OPEN_FIND_S if is_open else FIND_S, new=True)
-            facts = answer or remote.facts  # those that a server published before it died
+            facts = answer or remote.facts  # facts that a server published before it died
             if not facts:
                 if is_open:
                     await self._store.recover()

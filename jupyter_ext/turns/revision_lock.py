@@ -26,9 +26,9 @@ class RevisionLock:
         self._locks: WeakValueDictionary[SessionKey, asyncio.Lock] = WeakValueDictionary()
 
     @contextlib.asynccontextmanager
-    async def change(self, key: SessionKey, revision: int | None, what: str) -> AsyncIterator[None]:
+    async def change(self, key: SessionKey, revision: int | None, kind: str) -> AsyncIterator[None]:
         """Hold the session's lock during a change. ``revision`` is the revision that the client has seen; None skips
-        the check. ``what`` is the kind of change for ``Notifications.on_session_changed``. Raises Conflict if the
+        the check. ``kind`` is the kind of change for ``Notifications.on_session_changed``. Raises Conflict if the
         session now has another revision."""
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
@@ -40,4 +40,4 @@ class RevisionLock:
                     details={"revision": session.revision},
                 )
             yield
-        self._on_change(key, what)
+        self._on_change(key, kind)

@@ -189,8 +189,8 @@ class ServerLink:
         return end
 
     async def _run(self, work: Callable[P, T], *given: P.args, **options: P.kwargs) -> T:
-        """Call a method of the message bus, which blocks, in the thread for sending. Raises StoreError if the database
-        does not answer, and ServerStopping after ``aclose``."""
+        """Run ``work``, a blocking call of a method of the message bus, in the thread for sending. Raises StoreError
+        if the database does not answer, and ServerStopping after ``aclose``."""
         if self._is_closed:
             raise ServerStopping("This server is stopping, so it exchanges no more messages with other servers.")
         call = functools.partial(work, *given, **options)
@@ -265,10 +265,10 @@ class ServerLink:
             log.error("a question of another server could not be answered", exc_info=error)
 
     async def _answer(self, question: Mapping[str, Any]) -> None:
-        asked = ServerQuestion(question["namespace"], question["turn"], question["action"], question["body"])
+        server_question = ServerQuestion(question["namespace"], question["turn"], question["action"], question["body"])
         answer: dict[str, Any] = {"id": question["id"]}
         try:
-            result = await self.answer(asked)
+            result = await self.answer(server_question)
             if result is None:
                 return
             answer["result"] = result

@@ -45,13 +45,13 @@ GONE = "The live events of this turn no longer exist. Read its stored events fro
 async def find_turn(store: SessionStore, namespace: str, turn: str, session: str | None = None) -> Turn:
     """Return the stored turn with this id. ``session`` selects the session, because a fork has turns with the same ids;
     None searches all sessions of the namespace. Raises TurnNotFound."""
-    found = await store.turn(namespace, turn)
-    if found is not None and session not in (None, found.key.id):
+    stored = await store.turn(namespace, turn)
+    if stored is not None and session not in (None, stored.key.id):
         turns, _ = await store.everything(SessionKey(namespace, session or ""))
-        found = next((other for other in turns if other.id == turn), None)
-    if found is None:
+        stored = next((other for other in turns if other.id == turn), None)
+    if stored is None:
         raise TurnNotFound("There is no such turn.")
-    return found
+    return stored
 
 
 async def replay(
@@ -92,15 +92,17 @@ async def files_of(store: SessionStore, key: SessionKey) -> dict[str, File]:
 def insert_files(events: Iterable[EventBody], turn: Turn, files: Mapping[str, File]) -> Iterator[EventBody]:
     """Yield ``events`` with the FileProduced events of the turn inserted. The event of a file precedes the end of the
     call that made the file; the events of files that no call made precede the end of the turn."""
-    left = {id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1}
+    not_inserted = {
+        id: file for id, file in files.items() if file.purpose == "agent_output" and file.turn == turn.ordinal - 1
+    }
     for body in events:
         if isinstance(body, CallFinished):
             for id in body.files:
-                left.pop(id, None)
+                not_inserted.pop(id, None)
                 if file := files.get(id):
                     yield FileProduced(body.call, file.to_json())
         elif isinstance(body, TurnFinished):
-            yield from (FileProduced("", file.to_json()) for file in left.values())
+            yield from (FileProduced("", file.to_json()) for file in not_inserted.values())
         yield body
 
 
@@ -118,33 +120,35 @@ def stored_bodies(turn: Turn, messages: Sequence[Message], *, whole: bool = Fals
     """Yield the events of a stored turn as a person would have seen them, but without the output that arrived while
     calls ran. ``whole``: include approvals and notices. Only readers that display the turn may set ``whole``: a reader
     that acts on events would ask the person again."""
-    asides, blocks, rounds = StoredAnnotations(turn.record), 0, 0
+    stored_annotations, blocks, rounds = StoredAnnotations(turn.record), 0, 0
     returned = frozenset(map(str, turn.record.get("returned", ())))
 
     def notices(before: int | None) -> Iterator[EventBody]:
-        return (_notice(*notice) for notice in asides.notices(before) if whole)
+        return (_notice(*notice) for notice in stored_annotations.notices(before) if whole)
 
     yield TurnStarted(turn.model, bool(turn.record.get("local", True)), turn.where, str(turn.record.get("host", "")))
-    if whole and asides.context:
-        yield ContextBuilt(**asides.context)
+    if whole and stored_annotations.context:
+        yield ContextBuilt(**stored_annotations.context)
     for message in messages:
         if message.role == "assistant":
             for delta in _deltas(message):
                 yield from notices(blocks)
                 yield delta
                 blocks += 1
-            for call in sorted(message.calls, key=lambda call: asides.peek(call.id).get("at", blocks + MAX_CALLS)):
+            for call in sorted(
+                message.calls, key=lambda call: stored_annotations.peek(call.id).get("at", blocks + MAX_CALLS)
+            ):
                 if call.id in returned:
                     yield CallReturned(call.id, call.name, call.arguments)
                     continue
                 yield from notices(blocks)
-                known = asides.peek(call.id)
-                yield CallStarted(call.id, call.name, call.arguments, str(known.get("where", turn.where)))
-                yield from _approval_events(call, known) if whole else ()
+                annotations = stored_annotations.peek(call.id)
+                yield CallStarted(call.id, call.name, call.arguments, str(annotations.get("where", turn.where)))
+                yield from _approval_events(call, annotations) if whole else ()
                 blocks += 1
             rounds += any(call.id not in returned for call in message.calls)
         elif message.role == "tool" and message.call_id not in returned:
-            yield _call_finished(turn, message, asides.take(message.call_id or ""))
+            yield _call_finished(turn, message, stored_annotations.take(message.call_id or ""))
     yield from notices(None)
     if checked := from_record(turn.record, messages):
         yield AnswerChecked(tuple(number.to_json() for number in checked))
@@ -158,42 +162,42 @@ def _deltas(message: Message) -> Iterator[EventBody]:
         yield TextDelta(message.text)
 
 
-def _call_finished(turn: Turn, message: Message, known: Mapping[str, Any]) -> CallFinished:
+def _call_finished(turn: Turn, message: Message, annotations: Mapping[str, Any]) -> CallFinished:
     call = message.call_id or ""
     return CallFinished(
         call,
         message.name or "",
         message.status or "success",
         message.text,
-        float(known.get("seconds", 0.0)),
+        float(annotations.get("seconds", 0.0)),
         tuple(medium_to_json(medium) for medium in message.media),
-        {**known.get("details", {}), **stored_change(turn.record, call)},
-        tuple(known.get("files", ())),
+        {**annotations.get("details", {}), **stored_change(turn.record, call)},
+        tuple(annotations.get("files", ())),
     )
 
 
-def _approval_events(call: ToolCall, known: Mapping[str, Any]) -> Iterator[EventBody]:
+def _approval_events(call: ToolCall, annotations: Mapping[str, Any]) -> Iterator[EventBody]:
     """Yield the approval question about a call and the decision on it, both of which are in the past."""
-    asked = known.get("approval")
-    if not isinstance(asked, Mapping) or "kind" not in asked:
+    approval = annotations.get("approval")
+    if not isinstance(approval, Mapping) or "kind" not in approval:
         return
-    id, code = str(asked.get("approval", "")), call.arguments.get("code")
+    id, code = str(approval.get("approval", "")), call.arguments.get("code")
     yield ApprovalRequired(
         id,
         call.id,
-        str(asked.get("name", "")),
-        str(asked.get("kind", "")),
-        str(asked.get("target", "")),
+        str(approval.get("name", "")),
+        str(approval.get("kind", "")),
+        str(approval.get("target", "")),
         code if isinstance(code, str) else "",
         call.arguments,
-        str(asked.get("source", "")),
-        str(asked.get("label", "")),
-        again=str(asked.get("again", "")),
+        str(approval.get("source", "")),
+        str(approval.get("label", "")),
+        again=str(approval.get("again", "")),
     )
-    if "decision" in asked:
-        edited = asked.get(EDITED)
+    if "decision" in approval:
+        edited = approval.get(EDITED)
         edited = edited if isinstance(edited, str) else None
-        yield ApprovalResolved(id, call.id, str(asked["decision"]), str(asked.get("reason", "")), edited)
+        yield ApprovalResolved(id, call.id, str(approval["decision"]), str(approval.get("reason", "")), edited)
 
 
 def _notice(level: str, text: str, details: str) -> EventBody:

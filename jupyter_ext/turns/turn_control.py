@@ -89,7 +89,9 @@ class TurnControl:
         if turn.owner is None:
             self._offers.finish(turn.id, call, token, output)
             return
-        media = [{"mime": one.mime, "data": base64.b64encode(one.data or b"").decode()} for one in output.media]
+        media = [
+            {"mime": medium.mime, "data": base64.b64encode(medium.data or b"").decode()} for medium in output.media
+        ]
         body = {"call": call, "token": token, "text": output.text, "status": output.status, "media": media}
         await self.run(turn, "finish", {**body, "shown": output.shown, "details": output.details})
 
@@ -123,7 +125,7 @@ class TurnControl:
         return {}
 
     async def _finish(self, turn: LiveTurn, body: Json) -> Json:
-        media = tuple(Media.of(one["mime"], base64.b64decode(one["data"])) for one in body["media"])
+        media = tuple(Media.of(medium["mime"], base64.b64decode(medium["data"])) for medium in body["media"])
         output = ToolOutput(body["text"], body["status"], media, body["shown"], details=body["details"])
         self._offers.finish(turn.id, body["call"], body["token"], output)
         return {}

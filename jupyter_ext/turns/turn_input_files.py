@@ -55,9 +55,9 @@ class TurnInputs:
         """Attach files of other sessions to this one. Raises FileNotFound, also for files of sessions that the
         caller may not use."""
         files = self.files
-        known = {file.id for file in await files.files(key)} if files is not None and ids else set()
+        file_ids = {file.id for file in await files.files(key)} if files is not None and ids else set()
         for id in dict.fromkeys(ids):
-            if id in known:
+            if id in file_ids:
                 continue
             owners = await files.sessions_of(key.namespace, id) if files is not None else []
             usable = [owner for owner in owners if await self.access.may_use(caller, owner.id)]
@@ -92,9 +92,9 @@ class TurnInputs:
         return tuple(brought)
 
 
-async def _store_file(registry: FileRegistry, key: SessionKey, given: SubmittedFile) -> str:
-    arrived = await asyncio.to_thread(_spool, registry, given)
-    return (await registry.receive(key, given.name, arrived, purpose=PURPOSE, mime=given.mime)).id
+async def _store_file(registry: FileRegistry, key: SessionKey, submitted: SubmittedFile) -> str:
+    arrived = await asyncio.to_thread(_spool, registry, submitted)
+    return (await registry.receive(key, submitted.name, arrived, purpose=PURPOSE, mime=submitted.mime)).id
 
 
 def _hash(data: bytes) -> str:
@@ -102,10 +102,10 @@ def _hash(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _spool(files: FileRegistry, given: SubmittedFile) -> ReceivedFile:
+def _spool(files: FileRegistry, submitted: SubmittedFile) -> ReceivedFile:
     incoming = files.incoming()
     try:
-        incoming.write(given.data)
+        incoming.write(submitted.data)
         return incoming.finish()
     finally:
         incoming.close()

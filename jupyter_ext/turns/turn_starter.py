@@ -251,7 +251,7 @@ class TurnStarter:
         """Return access to the turn's notebook: to its file only if the turn has no kernel, and None without a
         notebook."""
         if opened.kernel is None:
-            return self.attached_notebooks.of_file(opened.notebook) if opened.notebook else None
+            return self.attached_notebooks.open_file(opened.notebook) if opened.notebook else None
         return self.attached_notebooks.of_turn(opened.kernel, opened.place or "", by_user=caller.kernel is None)
 
     async def _find_answer(
@@ -271,7 +271,7 @@ class TurnStarter:
         return self.runtime.afterwards.title(self.runtime.ledger.redactor.text(beginning))
 
     async def _remove(self, caller: Caller, key: SessionKey) -> None:
-        if self.access.turns.of_session(key) is not None:
+        if self.access.turns.find_unfinished(key) is not None:
             return
         if is_ephemeral(key.id):
             await self.ephemeral_sessions.forget(key)

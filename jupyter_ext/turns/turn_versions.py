@@ -79,7 +79,7 @@ def fingerprint(request: TurnRequest, model: str) -> str:
     if request.skills:
         counted["skills"] = list(request.skills)
     if request.inputs or request.outputs:
-        counted["files"] = [list(request.inputs), [(one.path, one.format) for one in request.outputs]]
+        counted["files"] = [list(request.inputs), [(output.path, output.format) for output in request.outputs]]
     if request.messages:
         counted["carried"] = [message_comparison.hash_chain(request.messages)[-1], request.history]
     return hashlib.sha256(json.dumps(counted, sort_keys=True, default=str).encode()).hexdigest()
@@ -128,10 +128,10 @@ class TurnVersions:
         branch has no such turn."""
         if not id and (not cell or not await self._store.of_cell(key, cell, 1)):
             return None
-        shown = await self._store.turns(key)
-        for at, turn in reversed(list(enumerate(shown))):
+        turns = await self._store.turns(key)
+        for at, turn in reversed(list(enumerate(turns))):
             if turn.id == id if id else turn.cell == cell:
-                return TurnPosition(turn, tuple(shown[at + 1 :]))
+                return TurnPosition(turn, tuple(turns[at + 1 :]))
         return None
 
     async def find_valid_answer(
@@ -156,11 +156,11 @@ class TurnVersions:
     ) -> tuple[str, str] | None:
         """Return why the newest turn of the cell cannot be reused, as text or VARIABLES, and that turn's id; None if
         the cell has never been run. Call this after ``find_valid_answer`` returned None."""
-        known = await self._store.of_cell(key, cell, 1)
-        if not known:
+        newest = await self._store.of_cell(key, cell, 1)
+        if not newest:
             return None
         place = await self.find(key, cell)
-        turn = place.turn if place else known[-1]
+        turn = place.turn if place else newest[-1]
         if turn.record.get(ASKED) != request_hash:
             before = turn.record.get(ASKED_PARTS) or {}
             changed = [words for part, words in PARTS.items() if before and before.get(part) != parts.get(part)]
@@ -181,11 +181,11 @@ class TurnVersions:
         if len(pairs) < 2:
             return pairs
         if turn.cell:
-            mine = {other.id for other in await self._store.of_cell(turn.key, turn.cell)}
+            version_ids = {other.id for other in await self._store.of_cell(turn.key, turn.cell)}
         else:
             others = [await self._store.turn(turn.key.namespace, id) for id, _ in pairs]
-            mine = {turn.id} | {other.id for other in others if other is not None and not other.cell}
-        return [pair for pair in pairs if pair[0] in mine]
+            version_ids = {turn.id} | {other.id for other in others if other is not None and not other.cell}
+        return [pair for pair in pairs if pair[0] in version_ids]
 
     async def describe(self, turn: Turn) -> TurnVersion | None:
         """Return the event that states which version of an answer a stored turn is; None if its question has only one
@@ -233,7 +233,7 @@ class TurnVersions:
                 return None
             count = len(await self.list_versions(place.turn)) + 1
             try:
-                made = await self._branch_or_take_back(key, place.turn.id, session.branch, name)
+                branch = await self._branch_or_take_back(key, place.turn.id, session.branch, name)
             except TurnNotFound:
                 if attempt == TRIES - 1:
                     raise
@@ -241,7 +241,7 @@ class TurnVersions:
             changed = place.turn.record.get(ASKED, request_hash) != request_hash
             repeated = [] if replaces else [turn for turn in place.following if not turn.cell]
             later = len(place.following) - len(repeated)
-            version = TurnVersion(made.name, count, count, place.turn.id, session.branch, later, changed)
+            version = TurnVersion(branch.name, count, count, place.turn.id, session.branch, later, changed)
             return version, [turn for turn in repeated if turn.state == "committed"]
         raise AssertionError("unreachable")
 
@@ -274,10 +274,10 @@ class TurnVersions:
     async def _create_branch(self, key: SessionKey, before: str, name: str) -> Branch:
         """Create a branch called ``name``. If a branch of that name exists or existed, a number is appended to the
         name. With an empty name the store chooses one."""
-        known = {branch.name for branch in await self._store.branches(key)} if name else set()
-        for number in range(2, len(known) + 2 + TRIES) if name else ():
-            free = name if number == 2 and name not in known else f"{name}-{number}"
-            if free not in known:
+        branch_names = {branch.name for branch in await self._store.branches(key)} if name else set()
+        for number in range(2, len(branch_names) + 2 + TRIES) if name else ():
+            free = name if number == 2 and name not in branch_names else f"{name}-{number}"
+            if free not in branch_names:
                 try:
                     return await self._store.branch(key, before=before, name=free)
                 except Conflict as taken:  # a dropped branch had this name
@@ -286,12 +286,13 @@ class TurnVersions:
         return await self._store.branch(key, before=before)
 
     async def _take_back(self, key: SessionKey, name: str, current: str) -> None:
-        """Drop the branch if nothing was saved on it. If dropping fails, the empty branch stays, which is harmless."""
+        """Drop the branch ``name`` if nothing was saved on it, and make ``current`` the current branch again. If
+        dropping fails, the empty branch stays, which is harmless."""
         try:
-            made = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
-            if made is None or made.head > made.since:
+            new_branch = next((branch for branch in await self._store.branches(key) if branch.name == name), None)
+            if new_branch is None or new_branch.head > new_branch.since:
                 return
-            if made.current:
+            if new_branch.current:
                 await self._store.switch(key, current)
             await self._store.drop_branch(key, name)
         except AgentKernelError as error:

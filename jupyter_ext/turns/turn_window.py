@@ -34,15 +34,15 @@ async def read_window(
     function. Media of stored turns have no data (see ``sessions/{id}/blobs/{hash}``). Raises TurnNotFound if ``before``
     does not exist.
     """
-    found = await store.turns(key, limit + 1, before=before)
-    shown = found[-limit:] if limit else []
-    stored = {turn.id for turn in found}
+    newest = await store.turns(key, limit + 1, before=before)
+    window = newest[-limit:] if limit else []
+    stored = {turn.id for turn in newest}
     waiting = [] if before else [live for live in line if live.id not in stored]
-    history = _History(store, TurnVersions(store), await files_of(store, key) if shown or waiting else {})
+    history = _History(store, TurnVersions(store), await files_of(store, key) if window or waiting else {})
     requests = {live.id: live for live in line}
     return {
-        "turns": [await history.describe(turn, requests.get(turn.id)) for turn in shown],
-        "older": len(found) > len(shown),
+        "turns": [await history.describe(turn, requests.get(turn.id)) for turn in window],
+        "older": len(newest) > len(window),
         "waiting": [history.describe_waiting(live) for live in waiting],
     }
 
@@ -59,19 +59,19 @@ class _History:
         stored items is described by its request."""
         runs = live is not None or turn.state == "open"
         messages = await self.versions.messages(turn)
-        asked = next((message for message in messages if message.role == "user" and not message.hidden), None)
-        if asked is None and live is not None:
+        request = next((message for message in messages if message.role == "user" and not message.hidden), None)
+        if request is None and live is not None:
             return self.describe_waiting(live)
         return {
             "turn": turn.id,
             "session": turn.key.id,
             "state": turn.state,
             "running": runs,
-            "prompt": asked.text if asked else "",
+            "prompt": request.text if request else "",
             "cell": turn.cell,
             "context": [str(title) for title in turn.record.get("notes", ())],
             "inputs": self._inputs(turn.record.get("inputs", ())),
-            "media": [medium_to_json(one) for one in asked.media] if asked else [],
+            "media": [medium_to_json(medium) for medium in request.media] if request else [],
             "model": turn.model,
             "where": turn.where,
             "usage": dict(turn.usage),
@@ -82,7 +82,8 @@ class _History:
         }
 
     def describe_waiting(self, live: LiveTurn) -> dict[str, Any]:
-        """Describe a turn that the store does not have yet. Its media include their data."""
+        """Describe a turn that the store does not have yet. The description contains the bytes of its media, because
+        nothing else has them."""
         request = live.spec.request
         return {
             "turn": live.id,
@@ -93,7 +94,7 @@ class _History:
             "cell": request.cell,
             "context": [note.title for note in request.notes],
             "inputs": self._inputs(request.inputs),
-            "media": [medium_to_json(one) | _data(one) for one in request.media],
+            "media": [medium_to_json(medium) | _data(medium) for medium in request.media],
             "model": "",
             "where": request.where,
             "usage": {},
@@ -111,13 +112,13 @@ class _History:
         """Return the events of a stored turn. Each has the time at which the turn began or ended, because the times in
         between are not stored."""
         version = await self.versions.describe(turn)
-        told = [*insert_files(stored_bodies(turn, messages, whole=True), turn, self.files)]
+        bodies = [*insert_files(stored_bodies(turn, messages, whole=True), turn, self.files)]
         if version is not None:
-            told.insert(1, version)
+            bodies.insert(1, version)
         closed = turn.closed or turn.opened
-        times = iter([turn.opened] * (len(told) - 1) + [closed])
+        times = iter([turn.opened] * (len(bodies) - 1) + [closed])
         stamp = EventNumbering(turn.id, turn.key.id, lambda: next(times))
-        return [stamp(body) for body in told]
+        return [stamp(body) for body in bodies]
 
 
 def _data(medium: Media) -> dict[str, Any]:

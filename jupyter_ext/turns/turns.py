@@ -147,7 +147,7 @@ class Turns:
     def running(self) -> list[LiveTurn]:
         return [turn for line in self._lines.values() for turn in line if turn.running]
 
-    def of_session(self, key: SessionKey) -> LiveTurn | None:
+    def find_unfinished(self, key: SessionKey) -> LiveTurn | None:
         """Return the first unfinished turn of the session."""
         return next(iter(self.line(key)), None)
 
@@ -165,7 +165,7 @@ class Turns:
         if self._refusal is not None:
             raise self._refusal
         if why := NOT_BEGUN.get(self._runtime.settings.mode):
-            raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) forbids it.")
+            raise Forbidden(why, hint="The setting mode (AGENT_KERNEL_MODE) allows no turns here.")
 
     async def check_limits(self, namespace: str, token: str = "") -> None:
         """Check the user's limits before anything is created for a turn. Raises TooManyRequests, BudgetSpent."""
@@ -224,7 +224,7 @@ class Turns:
 
     def _check_free(self, key: SessionKey, queue: bool) -> None:
         """Raise SessionBusy for a turn that would have to wait for another one of its session, and may not."""
-        if not queue and (runs := self.of_session(key)):
+        if not queue and (runs := self.find_unfinished(key)):
             raise session_busy(runs.id)
 
     def meter(self, engine: Engine, key: SessionKey, token: str = "", entry: CountedTurn | None = None) -> Engine:
@@ -264,7 +264,7 @@ class Turns:
         await turn.is_first.wait()
         order, announced = turn.spec, False
         model = self._runtime.engines.get(order.request.model).info().model
-        asked, parts = fingerprint(order.request, model), fingerprints(order.request, model)
+        request, parts = fingerprint(order.request, model), fingerprints(order.request, model)
         name = branch_name(self._runtime.ledger.redactor.text(order.request.prompt))
         while True:
             agent = self._runtime.agent(
@@ -273,12 +273,12 @@ class Turns:
                 notebook_dir=order.notebook_dir,
                 trusted=await self._is_trusted(order.notebook_dir),
                 notebook=order.notebook,
-                metadata={**order.metadata, ASKED: asked, ASKED_PARTS: parts},
+                metadata={**order.metadata, ASKED: request, ASKED_PARTS: parts},
                 through=lambda engine: self.meter(engine, order.key, order.token, turn.entry),
             )
             cell = order.request.cell if order.new_version else ""
             try:
-                async with self._versions.open_branch(order.key, cell, asked, order.replaces, name) as version:
+                async with self._versions.open_branch(order.key, cell, request, order.replaces, name) as version:
                     emit = _with_version(turn.announce, version)
                     await agent.turn(order.request, emit, turn.id, deltas_per_s=DELTAS_PER_S)
                 return

@@ -126,7 +126,7 @@ def test_an_answer_is_read_and_its_code_goes_into_the_notebook(lab: Lab) -> None
     block.get_by_role("button", name="Copy").click()
     expect(block.get_by_role("status")).to_have_text("Copied")
     assert "def mean(values):" in lab.page.evaluate("navigator.clipboard.readText()")
-    block.get_by_role("button", name="Ask to run it in the sandbox").click()
+    block.get_by_role("button", name="Ask the agent to run this in the sandbox").click()
     expect(panel.locator(".ak-turn")).to_have_count(2, timeout=30_000)
     expect(panel.locator(".ak-turn").last).to_have_attribute("data-state", "committed", timeout=60_000)
     expect(panel.locator(".ak-call")).to_contain_text("sandbox")

@@ -70,7 +70,9 @@ def check_zip(data: bytes) -> None:
 
 
 def check_names(names: list[str], head: bytes) -> None:
-    unpack_and_check([PackageEntry.of_bytes("SKILL.md", head), *(PackageEntry.of_bytes(name, b"x") for name in names)])
+    unpack_and_check(
+        [PackageEntry.from_bytes("SKILL.md", head), *(PackageEntry.from_bytes(name, b"x") for name in names)]
+    )
 
 
 def check_config(body: Any) -> None:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Argument, argument, import_runtime, settings_of
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 
 T = TypeVar("T")
 CARE = ("verify", "repair", "stats", "vacuum", "bindings", "forget_set_aside", "idle", "excess")
@@ -34,7 +34,7 @@ def namespace_of(args: argparse.Namespace) -> str:
 
 
 @asynccontextmanager
-async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[KeptStore]:
+async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[PersistentStore]:
     """Open the configured store, and close it at the end of the context. Raises StoreError. Raises InvalidRequest for a
     store that exists only in a server's memory, and for one without the methods for maintenance."""
     settings = settings_of(args)
@@ -43,7 +43,7 @@ async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[KeptS
             "The store 'memory' exists only in the memory of a server, so this command cannot read it.",
             hint="Use the server's API, or select another store with AGENT_KERNEL_STORE.",
         )
-    store: KeptStore = import_runtime().build_store(settings)
+    store: PersistentStore = import_runtime().build_store(settings)
     try:
         lacking = [name for name in CARE if not hasattr(store, name)]
         if lacking:
@@ -59,7 +59,7 @@ async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[KeptS
         await store.aclose()
 
 
-def run_with_store(args: argparse.Namespace, use: Callable[[KeptStore], Awaitable[T]]) -> T:
+def run_with_store(args: argparse.Namespace, use: Callable[[PersistentStore], Awaitable[T]]) -> T:
     """Open the store, call ``use`` with it, and return the result. Raises StoreError, InvalidRequest."""
 
     async def run() -> T:

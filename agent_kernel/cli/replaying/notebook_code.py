@@ -32,17 +32,17 @@ class NotebookCode:
             return None
         return cls([cell for cell in cells if isinstance(cell, dict)]) if isinstance(cells, list) else None
 
-    def above(self, cell: str) -> Iterator[tuple[int, str]]:
+    def take_above(self, cell: str) -> Iterator[tuple[int, str]]:
         """Yield (number of the cell from 1, code) for each code cell above the cell with the id ``cell`` that was not
         yielded before."""
-        place = next((at for at, one in enumerate(self._cells) if one.get("id") == cell), None)
+        place = next((at for at, notebook_cell in enumerate(self._cells) if notebook_cell.get("id") == cell), None)
         if place is None:
             return
         while self._done < place:
-            number, one = self._done + 1, self._cells[self._done]
+            number, notebook_cell = self._done + 1, self._cells[self._done]
             self._done = number
-            code = _code(one)
-            if one.get("cell_type") == "code" and code.strip():
+            code = _code(notebook_cell)
+            if notebook_cell.get("cell_type") == "code" and code.strip():
                 yield number, code
 
 

@@ -68,16 +68,16 @@ def parse_turns(document: Transcript) -> list[RecordedTurn]:
     return answered
 
 
-def same_call(one: ToolCall, other: ToolCall) -> bool:
+def same_call(first: ToolCall, second: ToolCall) -> bool:
     """Return whether two calls have the same tool and arguments. White space at the ends of lines is ignored."""
-    return one.name == other.name and _plain(one.arguments) == _plain(other.arguments)
+    return first.name == second.name and _plain(first.arguments) == _plain(second.arguments)
 
 
 def _plain(value: object) -> object:
     if isinstance(value, str):
         return "\n".join(line.rstrip() for line in value.strip().splitlines())
     if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict) or hasattr(value, "items"):
         return {name: _plain(one) for name, one in dict(value).items()}  # type: ignore[call-overload]  # a mapping
     return value

@@ -119,7 +119,7 @@ class Replay:
             tuple(Note("", note) for note in turn.notes),
             where="sandbox",
             sampling=Sampling(temperature=0.0),
-            messages=() if self._tools else tuple(one for one in turn.earlier if one.role != "system"),
+            messages=() if self._tools else tuple(message for message in turn.earlier if message.role != "system"),
             history="append",
         )
         key = self._key if self._tools else SessionKey("local", new_id("replay"))
@@ -144,20 +144,22 @@ class Replay:
         return [RecordedTool(name, turn) for name in names if self._tools is None or name not in LIVE_TOOLS]
 
     async def _cells_before(self, turn: RecordedTurn) -> str:
-        """If a turn ran in the notebook's kernel, run the notebook's own cells above it. Return the reason if one of
+        """Run the notebook's own cells above a turn that ran in the notebook's kernel. Return the reason if one of
         them fails, otherwise an empty string."""
         tools = self._tools
         if tools is None or tools.cells is None or turn.turn.where not in IN_KERNEL:
             return ""
-        for number, code in tools.cells.above(turn.turn.cell):
+        for number, code in tools.cells.take_above(turn.turn.cell):
             result = await tools.sandbox.run(self._key, code)
             if result.status != "success":
                 return f"cell {number} of the notebook: {result.error or result.stderr or result.status}"
         return ""
 
 
-def _with_files(found: ReplayVerdict, absent: Sequence[str]) -> ReplayVerdict:
-    return replace(found, files=(*found.files, *absent)) if found.result == "could not run" and absent else found
+def _with_files(verdict: ReplayVerdict, absent: Sequence[str]) -> ReplayVerdict:
+    return (
+        replace(verdict, files=(*verdict.files, *absent)) if verdict.result == "could not run" and absent else verdict
+    )
 
 
 class RecordedEngine:
@@ -196,22 +198,22 @@ class RecordedTool:
         self.unknown: list[ToolCall] = []
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        asked = ToolCall(context.call.id, self.spec.name, arguments)
-        known = next((call for call in self._left if same_call(call, asked)), None)
-        result = self._results.get(known.id) if known else None
-        if known is None or result is None:
-            self.unknown.append(asked)
+        requested_call = ToolCall(context.call.id, self.spec.name, arguments)
+        recorded_call = next((call for call in self._left if same_call(call, requested_call)), None)
+        result = self._results.get(recorded_call.id) if recorded_call else None
+        if recorded_call is None or result is None:
+            self.unknown.append(requested_call)
             return ToolOutput(NOT_RECORDED, "error")
-        self._left.remove(known)
+        self._left.remove(recorded_call)
         return ToolOutput(result.text, result.status or "success", result.media)
 
 
-def _spec(name: str, given: Sequence[Mapping[str, Any]]) -> ToolSpec:
+def _spec(name: str, recorded_arguments: Sequence[Mapping[str, Any]]) -> ToolSpec:
     """Return the specification of a tool. For python, this is the specification of the sandbox's tool. For any other
     tool, the specification states only the names of the arguments, which are taken from the recorded arguments
-    ``given``."""
+    ``recorded_arguments``."""
     if name == SANDBOXED.name:
         return SANDBOXED
-    names = dict.fromkeys(argument for arguments in given for argument in arguments)
+    names = dict.fromkeys(argument for arguments in recorded_arguments for argument in arguments)
     schema = {"type": "object", "properties": {argument: {} for argument in names}}
     return ToolSpec(name, f"The tool {name}, as it was used before.", schema, kind=SANDBOXED.kind, where="sandbox")

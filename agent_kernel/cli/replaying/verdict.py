@@ -82,7 +82,7 @@ def verdict(before: RecordedTurn, now: ReplayedTurn, *, model: bool, tools: bool
         "turn": before.turn.id,
         "number": before.number,
         "prompt": before.prompt,
-        "open": tuple(one.text for one in recorded if one.status == "open"),
+        "open": tuple(number.text for number in recorded if number.status == "open"),
         "outputs": _count_changes(before, now) if tools else 0,
         "answer": now.answer if model else "",
     }
@@ -110,8 +110,12 @@ def _not_computed(recorded: Sequence[CheckedNumber], before: RecordedTurn, now: 
     """Return the numbers of the recorded answer that the recorded outputs contain and the new outputs do not.
     ``recorded`` are the checked numbers of the recorded answer."""
     again = check_turn(before.answer, now.earlier, now.messages) or ()
-    there = {(one.start, one.end) for one in again if one.status == "computed"}
-    return [one.text for one in recorded if one.status == "computed" and (one.start, one.end) not in there]
+    computed_again = {(number.start, number.end) for number in again if number.status == "computed"}
+    return [
+        number.text
+        for number in recorded
+        if number.status == "computed" and (number.start, number.end) not in computed_again
+    ]
 
 
 def _other_numbers(answer: str, recorded: Sequence[CheckedNumber], now: ReplayedTurn) -> tuple[list[str], list[str]]:
@@ -119,10 +123,14 @@ def _other_numbers(answer: str, recorded: Sequence[CheckedNumber], now: Replayed
     ``recorded`` are the checked numbers of the recorded ``answer``. A new answer that has some of these numbers and no
     other number counts as reworded; the first list is then empty."""
     before = claims(recorded)
-    again = {(one.start, one.end) for one in check(answer, [NumberSource(now.answer)]) if one.status == "computed"}
-    missing = [one.text for one in before if (one.start, one.end) not in again]
+    again = {
+        (number.start, number.end)
+        for number in check(answer, [NumberSource(now.answer)])
+        if number.status == "computed"
+    }
+    missing = [number.text for number in before if (number.start, number.end) not in again]
     new = check(now.answer, [NumberSource(answer)])
-    instead = [one.text for one in new if one.status == "open"]
+    instead = [number.text for number in new if number.status == "open"]
     if missing and (instead or len(missing) == len(before)):
         return missing, instead
     return [], instead
@@ -142,8 +150,8 @@ def _find_failure(before: RecordedTurn, now: ReplayedTurn) -> str | None:
     then = before.results
     for message in now.messages:
         if message.role == "tool" and message.status != "success":
-            known = then.get(message.call_id or "")
-            if known is None or known.status == "success":
+            recorded_result = then.get(message.call_id or "")
+            if recorded_result is None or recorded_result.status == "success":
                 return message.text or f"a call ended with the status {message.status}"
     return None
 

@@ -51,11 +51,11 @@ def ask(args: argparse.Namespace) -> int:
     return asyncio.run(_ask(args, question))
 
 
-def list_files_left_out(question: str, given: Sequence[str]) -> list[str]:
-    """Return the existing files that the question names and that are not among the ``given`` ones."""
+def list_files_left_out(question: str, attached: Sequence[str]) -> list[str]:
+    """Return the existing files that the question names and that are not among the ``attached`` ones."""
     names = dict.fromkeys(FILE_NAME.findall(question[:MAX_SEARCHED]))
-    known = {os.path.realpath(file) for file in given}
-    return [name for name in names if os.path.isfile(name) and os.path.realpath(name) not in known]
+    attached_paths = {os.path.realpath(file) for file in attached}
+    return [name for name in names if os.path.isfile(name) and os.path.realpath(name) not in attached_paths]
 
 
 async def _ask(args: argparse.Namespace, question: str) -> int:

@@ -92,7 +92,8 @@ class Fetcher:
     ) -> AsyncIterator[tuple[FetchResult, AsyncGenerator[bytes, None]]]:
         """Yield the response headers and the body as it arrives.
 
-        The time limit covers the whole ``async with`` block. Raises what ``get`` raises, also while the body is read.
+        The time limit covers the whole ``async with`` block. Raises InvalidRequest, Forbidden, LocalOnly and
+        FetchFailed, also while the body is read.
         """
         try:
             async with (
@@ -206,12 +207,12 @@ async def _iterate_body(
     import httpx
 
     unpack = create_decompressor(response.headers.get("content-encoding", ""))
-    left = bounds.bytes
+    bytes_left = bounds.bytes
     try:
         async for raw in response.aiter_raw():
             for piece in unpack(raw):
-                left -= len(piece)
-                if left < 0:
+                bytes_left -= len(piece)
+                if bytes_left < 0:
                     raise _too_large(answer, bounds)
                 yield piece
     except httpx.HTTPError as error:

@@ -63,12 +63,12 @@ class AllowedHost:
 
     def names(self, host: str, port: int) -> bool:
         below = self.name.startswith("*.") and host.endswith(self.name[1:])
-        return self._at(port) and bool(self.name) and (host == self.name or below)
+        return self._allows_port(port) and bool(self.name) and (host == self.name or below)
 
     def holds(self, address: Address, port: int) -> bool:
-        return self._at(port) and self.network is not None and address in self.network
+        return self._allows_port(port) and self.network is not None and address in self.network
 
-    def _at(self, port: int) -> bool:
+    def _allows_port(self, port: int) -> bool:
         return self.port in (0, port)
 
 
@@ -97,12 +97,13 @@ class Guard:
         rules do not allow, and FetchFailed for an unknown host name."""
         scheme, host, port, rest = _split_url(url)
         place = await self.admit(host, port)
-        shown = f"[{place.host}]" if ":" in place.host else place.host
-        authority = shown if port == PORTS[scheme] else f"{shown}:{port}"
+        url_host = f"[{place.host}]" if ":" in place.host else place.host
+        authority = url_host if port == PORTS[scheme] else f"{url_host}:{port}"
         return FetchTarget(place.host, port, place.addresses, f"{scheme}://{authority}{rest}")
 
     async def admit(self, host: str, port: int) -> FetchTarget:
-        """Check a host and a port, for a proxy, which receives no URL. Raises what ``check`` raises."""
+        """Check a host and a port, for a proxy, which receives no URL. Raises Forbidden for a target that the rules
+        do not allow, and FetchFailed for an unknown host name."""
         host = normalize_host(host)
         if not 0 < port < 65_536:
             raise InvalidRequest(f"{port} is not a port number.")
@@ -205,10 +206,10 @@ def _split_url(url: str) -> tuple[str, str, int, str]:
         raise InvalidRequest("A URL that contains a user or a password cannot be fetched.")
     if not host:
         raise InvalidRequest(f"{url[:200]!r} does not contain a host.")
-    rest = split.path or "/"
+    path = split.path or "/"
     if split.query:
-        rest = f"{rest}?{split.query}"
-    return scheme, host, PORTS[scheme] if port is None else port, urllib.parse.quote(rest, safe=_KEPT)
+        path = f"{path}?{split.query}"
+    return scheme, host, PORTS[scheme] if port is None else port, urllib.parse.quote(path, safe=_KEPT)
 
 
 def _parse_address(host: str) -> Address | None:

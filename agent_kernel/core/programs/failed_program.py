@@ -19,7 +19,8 @@ class FailedProgram(ParsedProgram):
 
     @cached_property
     def error(self) -> str:
-        """The message of the error and the lines after it, without the traceback and the facts about the error."""
+        """The last error in ``text``, from the name of its class to the end; empty if there is none. The traceback
+        and the hints before it are left out."""
         found = list(re.finditer(r"^(?:[A-Za-z_][\w.]*\.)?[A-Za-z_]\w*(?:Error|Exception)\b", self.text, re.MULTILINE))
         return self.text[found[-1].start() :] if found else ""
 

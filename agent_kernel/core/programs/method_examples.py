@@ -49,6 +49,6 @@ EXAMPLES = tuple(
 
 def method_examples(question: str) -> str:
     """Return the examples of the methods that the question names, as one text; an empty string if it names none."""
-    asked = question[:MAX_QUESTION]
-    found = [code for words, code in EXAMPLES if words.search(asked)][:MAX_EXAMPLES]
+    excerpt = question[:MAX_QUESTION]
+    found = [code for words, code in EXAMPLES if words.search(excerpt)][:MAX_EXAMPLES]
     return f"(Examples with a table t and its column c: {'. '.join(found)})" if found else ""

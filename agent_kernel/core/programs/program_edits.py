@@ -53,7 +53,9 @@ class ParsedProgram:
 
     def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
         """Return the start and the end offset of a node in the code."""
-        return self._at(node.lineno, node.col_offset), self._at(node.end_lineno or 0, node.end_col_offset or 0)
+        return self._position(node.lineno, node.col_offset), self._position(
+            node.end_lineno or 0, node.end_col_offset or 0
+        )
 
     def source(self, node: ast.expr | ast.stmt) -> str:
         start, end = self.span(node)
@@ -84,7 +86,7 @@ class ParsedProgram:
     def _lines(self) -> list[str]:
         return self.code.splitlines(keepends=True)
 
-    def _at(self, line: int, offset: int) -> int:
+    def _position(self, line: int, offset: int) -> int:
         """Return the position of a character in the code. ``offset`` counts bytes, as positions in a syntax tree do."""
         text = self._lines[line - 1].encode()[:offset].decode(errors="ignore")
         return sum(map(len, self._lines[: line - 1])) + len(text)
@@ -139,5 +141,5 @@ def date_columns(program: ParsedProgram) -> Iterator[str]:
             yield program.source(target)
 
 
-def _is_inside(one: Edit, other: Edit) -> bool:
-    return one != other and other[0] <= one[0] and one[1] <= other[1]
+def _is_inside(inner: Edit, outer: Edit) -> bool:
+    return inner != outer and outer[0] <= inner[0] and inner[1] <= outer[1]

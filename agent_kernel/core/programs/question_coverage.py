@@ -103,10 +103,10 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     if len(program.nodes) < 2:
         return []
     labels, sentences = _labels(facts), list(_sentences(question))
-    found = [one for one in sentences if any(_gaps(one, program, labels))]
+    found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels))]
     unused = (name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question))
     words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}
-    found += [one for one in sentences if words & set(WORD.findall(one.lower()))]
+    found += [sentence for sentence in sentences if words & set(WORD.findall(sentence.lower()))]
     return sorted(dict.fromkeys(found), key=sentences.index)
 
 

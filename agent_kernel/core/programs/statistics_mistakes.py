@@ -275,7 +275,8 @@ def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _other_correlations(program: ParsedProgram) -> Iterator[Edit]:
-    """Leave the correlation of a column with itself, which is 1, out of the largest correlations of the column."""
+    """Drop a column from its own correlations before the program takes the largest of them, because a column
+    correlates with itself with 1."""
     for target, value in program.assignments:
         source = program.source(value)
         if not isinstance(target, ast.Name) or "groupby" in source or not re.search(r"\.corr\([^)]*\)$", source):

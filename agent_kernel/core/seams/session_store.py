@@ -88,10 +88,10 @@ class TurnOperations(Protocol):
         end of the current branch), and return them.
 
         The branch that ends at this item becomes the current one; if there is none, a branch is created. This happens
-        in the same transaction, so that no reader sees an empty branch. Each element of ``earlier`` is an exchange that
-        took place elsewhere before this turn, and becomes a committed turn. Raises what ``append`` raises; Conflict if
-        the turn already has items; InvalidRequest if item ``behind`` does not exist or is between calls and their
-        results, or if a call in ``earlier`` has no result.
+        in the same transaction, so that no reader sees an empty branch. Each element of ``earlier`` is an exchange
+        that took place elsewhere before this turn, and becomes a committed turn. Raises the errors of ``append``
+        (SequenceConflict, LeaseLost, InvalidRequest); Conflict if the turn already has items; InvalidRequest if item
+        ``behind`` does not exist or is between calls and their results, or if a call in ``earlier`` has no result.
         """
 
     async def heartbeat(self, turn: Turn, owner: Owner) -> bool:
@@ -364,6 +364,6 @@ class ExpiringStore(SessionStore, RetentionQueries, Protocol):
     """A session store from which sessions can be removed by age or by number."""
 
 
-class KeptStore(SessionStore, StoreMaintenance, Grants, RetentionQueries, Protocol):
+class PersistentStore(SessionStore, StoreMaintenance, Grants, RetentionQueries, Protocol):
     """A persistent store with maintenance, permission grants and retention. A custom store may lack the
     methods for these."""

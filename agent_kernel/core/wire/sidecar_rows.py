@@ -127,11 +127,11 @@ class _Inherited:
         ordinal = row["ordinal"]
         self.usual = {name: row[name] if _is_short(row[name]) else "" for name in _PLACE}
         self.usual["ordinal"] = ordinal + 1 if type(ordinal) is int else None
-        known = self.settings
+        settings = self.settings
         self.settings = {
             name: record[name]
             for name in SETTINGS
-            if name in record and (record[name] is known.get(name, _ABSENT) or _is_short(record[name]))
+            if name in record and (record[name] is settings.get(name, _ABSENT) or _is_short(record[name]))
         }
 
 
@@ -139,11 +139,11 @@ def _is_usual(usual: Mapping[str, Any], name: str, value: Any) -> bool:
     return name in usual and _is_same(usual[name], value)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(first: Any, second: Any) -> bool:
     """Return whether two values have the same JSON. Unlike ``==``, this distinguishes 1, 1.0 and true."""
-    if type(one) is not type(other):
+    if type(first) is not type(second):
         return False
-    return bool(one == other) if isinstance(one, str | int | None) else json.dumps(one) == json.dumps(other)
+    return bool(first == second) if isinstance(first, str | int | None) else json.dumps(first) == json.dumps(second)
 
 
 def _is_short(value: Any) -> bool:

@@ -130,9 +130,9 @@ class TurnFollower:
         """Return the part of an event that the reader has not received yet; None if there is none. The event was made
         from a stored item."""
         if isinstance(body, TextDelta | ReasoningDelta):
-            known = min(self._to_skip[body.type], len(body.text))
-            self._to_skip[body.type] -= known
-            return replace(body, text=body.text[known:]) if known < len(body.text) else None
+            received = min(self._to_skip[body.type], len(body.text))
+            self._to_skip[body.type] -= received
+            return replace(body, text=body.text[received:]) if received < len(body.text) else None
         return None if _mark(body) in self._marks else body
 
     def _remember(self, body: EventBody) -> None:

@@ -59,12 +59,12 @@ class Gap:
         if self.one_line:
             return first.rstrip()
         line = self.prefix.rpartition("\n")[2]
-        kept = [first.removeprefix(line)]  # small models repeat the indentation before the cursor
+        lines = [first.removeprefix(line)]  # small models repeat the indentation before the cursor
         for following in rest:
             if not following.strip() or not following.startswith(line):
                 break
-            kept.append(following)
-        return "\n".join(kept).rstrip()
+            lines.append(following)
+        return "\n".join(lines).rstrip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,13 +89,13 @@ def _limits(proc: Path, groups: Path) -> Iterator[tuple[int, int]]:
         for line in (proc / "self" / "cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
-                yield from _each(groups, path, "memory.max", "memory.current", "inactive_file")
+                yield from _group_limits(groups, path, "memory.max", "memory.current", "inactive_file")
             elif "memory" in controllers.split(","):
                 names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-                yield from _each(groups / "memory", path, *names)
+                yield from _group_limits(groups / "memory", path, *names)
 
 
-def _each(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
+def _group_limits(root: Path, path: str, limit: str, usage: str, reclaimable: str) -> Iterator[tuple[int, int]]:
     """Yield (limit, bytes left below it) for the control group ``path`` and each of its parents up to ``root``; groups
     without a limit are left out. ``limit`` and ``usage`` are names of files in the folder of a group; ``reclaimable``
     is the name of an entry in its file ``memory.stat``. In a container, ``path`` may be a path of the host; only

@@ -78,9 +78,9 @@ class Endpoint:
     def from_json(cls, body: Mapping[str, Any]) -> Endpoint:
         """Parse a configuration. Raises InvalidRequest for an unknown field. The error does not contain the field's
         value, which may be a secret."""
-        known = {item.name for item in dataclasses.fields(cls)}
+        field_names = {item.name for item in dataclasses.fields(cls)}
         for name in body:
-            if name in known:
+            if name in field_names:
                 continue
             if str(name).lower() in SECRETS:
                 raise InvalidRequest(
@@ -88,7 +88,7 @@ class Endpoint:
                     hint="Put the key into an environment variable, and that variable's name into api_key_env.",
                 )
             raise InvalidRequest(
-                f"An engine has no setting {str(name)[:40]!r}; its settings are {', '.join(sorted(known))}."
+                f"An engine has no setting {str(name)[:40]!r}; its settings are {', '.join(sorted(field_names))}."
             )
         if "url" not in body:
             raise InvalidRequest("An engine needs the url of a server, or a model of this machine and no other field.")

@@ -21,7 +21,7 @@ from agent_kernel.engines.openai_api.api_keys import key_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.error_mapping import Refusal, plain
 from agent_kernel.engines.openai_api.retry import EngineFault
-from agent_kernel.engines.openai_api.token_timeouts import Patience
+from agent_kernel.engines.openai_api.token_timeouts import TokenTimeouts
 
 if TYPE_CHECKING:
     import httpx
@@ -61,19 +61,19 @@ class EndpointConnection:
         self._opening = asyncio.Lock()
 
     async def events(
-        self, body: Mapping[str, Any], patience: Patience, affinity: str = ""
+        self, body: Mapping[str, Any], timeouts: TokenTimeouts, affinity: str = ""
     ) -> AsyncGenerator[Mapping[str, Any], None]:
-        """Send ``body`` to ``chat/completions`` and yield the objects of the answer, then END. ``patience`` sets the
+        """Send ``body`` to ``chat/completions`` and yield the objects of the answer, then END. ``timeouts`` sets the
         time limits. ``affinity`` is sent as the header x-session-id, which Ray Serve and other routers read. Closing
         the generator closes the connection. Raises EngineFault, RequestRefused, EngineError."""
         headers = {"x-session-id": affinity} if affinity else {}
-        async with self._send("POST", "chat/completions", body, patience, headers) as response:
+        async with self._send("POST", "chat/completions", body, timeouts, headers) as response:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                yield parse_object((await self._read(response, patience, MAX_ANSWER)).decode("utf-8", "replace"))
+                yield parse_object((await self._read(response, timeouts, MAX_ANSWER)).decode("utf-8", "replace"))
                 yield END
                 return
             decoder = EventDecoder(MAX_EVENT, MAX_ANSWER, EngineError)
-            async with aclosing(self._pieces(response, patience)) as pieces:
+            async with aclosing(self._pieces(response, timeouts)) as pieces:
                 async for piece in pieces:
                     for event in decoder.feed(piece):
                         if event.data.strip() == DONE:
@@ -89,9 +89,9 @@ class EndpointConnection:
     async def models(self) -> list[Mapping[str, Any]]:
         """Return the entries of the server's list of models, which may be empty. Raises EngineFault, RequestRefused,
         EngineError."""
-        patience = Patience(self._endpoint.host, LIST_S, LIST_S)
-        async with self._send("GET", "models", None, patience) as response:
-            raw = await self._read(response, patience, MAX_LIST)
+        timeouts = TokenTimeouts(self._endpoint.host, LIST_S, LIST_S)
+        async with self._send("GET", "models", None, timeouts) as response:
+            raw = await self._read(response, timeouts, MAX_LIST)
         listed = parse_object(raw.decode("utf-8", "replace")).get("data")
         return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
 
@@ -106,7 +106,7 @@ class EndpointConnection:
         method: str,
         path: str,
         body: Mapping[str, Any] | None,
-        patience: Patience,
+        timeouts: TokenTimeouts,
         headers: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncIterator[httpx.Response]:
         http = await self._client()
@@ -118,7 +118,7 @@ class EndpointConnection:
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace") if body is not None else None
         request = http.build_request(method, f"{self._endpoint.url}/{path}", content=content, headers=sent)
         try:
-            response = await patience.wait(http.send(request, stream=True))
+            response = await timeouts.wait(http.send(request, stream=True))
         except httpx.HTTPError as error:
             raise self._unreachable(error) from None
         try:
@@ -153,7 +153,7 @@ class EndpointConnection:
             raw = bytearray()
             # The server has refused the request even if the body of its error is late or broken.
             with contextlib.suppress(EngineFault, EngineError):
-                await self._read(response, Patience(host, REFUSAL_S, REFUSAL_S), MAX_REFUSAL, raw)
+                await self._read(response, TokenTimeouts(host, REFUSAL_S, REFUSAL_S), MAX_REFUSAL, raw)
             raise RequestRefused(
                 Refusal.read(
                     response.status_code, bytes(raw[:MAX_REFUSAL]), response.headers.get("retry-after", ""), key
@@ -161,28 +161,28 @@ class EndpointConnection:
             )
 
     async def _read(
-        self, response: httpx.Response, patience: Patience, most: int, raw: bytearray | None = None
+        self, response: httpx.Response, timeouts: TokenTimeouts, max_bytes: int, raw: bytearray | None = None
     ) -> bytes:
         """Return the body of a response. If ``raw`` is given, the bytes are appended to it as they arrive, so that they
-        remain after an error. Raises EngineError after more than ``most`` bytes."""
+        remain after an error. Raises EngineError after more than ``max_bytes`` bytes."""
         raw = bytearray() if raw is None else raw
-        async with aclosing(self._pieces(response, patience)) as pieces:
+        async with aclosing(self._pieces(response, timeouts)) as pieces:
             async for piece in pieces:
                 raw += piece
-                if len(raw) > most:
+                if len(raw) > max_bytes:
                     raise EngineError(
-                        f"{self._endpoint.host} sent more than {most >> 20} MiB; agent-kernel did not read the rest."
+                        f"{self._endpoint.host} sent more than {max_bytes >> 20} MiB; the rest was not read."
                     )
         return bytes(raw)
 
-    async def _pieces(self, response: httpx.Response, patience: Patience) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, response: httpx.Response, timeouts: TokenTimeouts) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of a response as they arrive, without decompressing them."""
         import httpx
 
         async with aclosing(response.aiter_raw()) as raw:  # type: ignore[type-var]  # it is an async generator
             while True:
                 try:
-                    piece = await patience.wait(anext(raw))
+                    piece = await timeouts.wait(anext(raw))
                 except StopAsyncIteration:
                     return
                 except httpx.HTTPError as error:
@@ -198,7 +198,7 @@ class EndpointConnection:
             hint="Check that the server is running, and the url of this engine.",
             details={"host": self._endpoint.host, "cause": type(error).__name__},
         )
-        return EngineFault(fault, again=True)
+        return EngineFault(fault, may_retry=True)
 
 
 def _open_client(endpoint: Endpoint) -> httpx.AsyncClient:

@@ -31,7 +31,7 @@ from agent_kernel.engines.openai_api.request import affinity_of, encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
 from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
-from agent_kernel.engines.openai_api.token_timeouts import Patience
+from agent_kernel.engines.openai_api.token_timeouts import TokenTimeouts
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
 """Names of the field with the context length in a server's list of models: the first is that of vLLM and SGLang, the
@@ -109,8 +109,8 @@ class OpenAIEngine:
         await self._complete_configuration()
         affinity = affinity_of(request, self._endpoint.url)
         body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra, affinity=affinity)
-        patience = Patience(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
-        async with aclosing(self._events(body, patience, affinity, answer)) as events:
+        timeouts = TokenTimeouts(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
+        async with aclosing(self._events(body, timeouts, affinity, answer)) as events:
             async for event in events:
                 if isinstance(event, WaitChunk):
                     yield event
@@ -118,7 +118,7 @@ class OpenAIEngine:
                 before = answer.growing
                 chunks = answer.add(event)
                 if answer.growing > before:
-                    patience.restart_between_tokens()
+                    timeouts.restart_between_tokens()
                     clock.first = clock.first or time.monotonic()
                 for chunk in chunks:
                     yield chunk
@@ -127,7 +127,7 @@ class OpenAIEngine:
         usage = clock.usage(answer, len(json.dumps([body["messages"], body.get("tools")])))
         yield EndChunk(answer.reason, usage, answer.stopped)
 
-    def seeing(self) -> OpenAIEngine:
+    def with_vision(self) -> OpenAIEngine:
         """Return an engine for the same server that sends pictures even if the configuration does not allow them. It is
         used to test whether the server accepts pictures."""
         return OpenAIEngine(replace(self._endpoint, vision=True), self._name)
@@ -143,7 +143,7 @@ class OpenAIEngine:
         await self._connection.aclose()
 
     async def _events(
-        self, body: Mapping[str, Any], patience: Patience, affinity: str, answer: ResponseBuilder
+        self, body: Mapping[str, Any], timeouts: TokenTimeouts, affinity: str, answer: ResponseBuilder
     ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
         """Yield the objects of one answer, which the caller adds to ``answer``. If the request must be sent again,
         yield a WaitChunk with the reason first. It is not sent again once ``answer`` has begun; an object without a
@@ -151,9 +151,9 @@ class OpenAIEngine:
         retries = Retries(self._endpoint.tries)
         while True:
             sent = self._dialect.adapt(body)
-            patience.restart()
+            timeouts.restart()
             try:
-                async with aclosing(self._connection.events(sent, patience, affinity)) as events:
+                async with aclosing(self._connection.events(sent, timeouts, affinity)) as events:
                     async for event in events:
                         if problem := event.get("error"):
                             raise stream_fault(problem, self._endpoint)
@@ -161,7 +161,7 @@ class OpenAIEngine:
                 if answer.has_begun:
                     return
                 fault = EngineFault(
-                    EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again."), again=True
+                    EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again."), may_retry=True
                 )
             except RequestRefused as refused:
                 if fields := self._dialect.learn(refused.refusal, sent):
@@ -198,11 +198,12 @@ class OpenAIEngine:
                 served = await self.models()
             except AgentKernelError:
                 served = []
-            return EngineFault(unknown_model(self._model, self._endpoint.host, served), again=False)
+            return EngineFault(unknown_model(self._model, self._endpoint.host, served), may_retry=False)
         return refusal.fault(self._endpoint, self._model)
 
     async def _complete_configuration(self) -> None:
-        """If the model or its context length is not configured, ask the server for it, once."""
+        """Ask the server for the model and its context length if they are not configured. The server is asked only
+        once."""
         async with self._asking:
             if self._asked or (self._model and self._context_length):
                 return
@@ -219,8 +220,8 @@ class OpenAIEngine:
                 if len(names) != 1:
                     raise unknown_model("", self._endpoint.host, names)
                 self._model = names[0]
-            mine = next((entry for entry in listed if entry.get("id") == self._model), {})
-            lengths = [length for name in LENGTHS if isinstance(length := mine.get(name), int) and length > 0]
+            listed_model = next((entry for entry in listed if entry.get("id") == self._model), {})
+            lengths = [length for name in LENGTHS if isinstance(length := listed_model.get(name), int) and length > 0]
             self._context_length = self._context_length or next(iter(lengths), 0)
 
     def _listing_error(self, problem: EngineFault | RequestRefused | AgentKernelError) -> AgentKernelError:

@@ -61,19 +61,22 @@ class Refusal:
         return cls(status, plain(without_key(text, key)), plain(without_key(code, key)), param, retry_after)
 
     def fault(self, endpoint: Endpoint, model: str) -> EngineFault:
-        """Return the fault to raise. Its ``again`` is true if the same request may succeed later."""
+        """Return the fault to raise. Its ``may_retry`` is true if the same request may succeed later."""
         error = self._error(endpoint, model)
         hopeless = self.code == "insufficient_quota" or isinstance(error, ContextOverflow)
         # llama-cpp-python answers 500 where other servers answer 422.
         hopeless = hopeless or "validation error" in self.words
         return EngineFault(
-            error, again=self.status in AGAIN and not hopeless, after_s=parse_retry_after(self.retry_after)
+            error, may_retry=self.status in AGAIN and not hopeless, after_s=parse_retry_after(self.retry_after)
         )
 
     @property
     def no_model(self) -> bool:
-        about = "model_not_found" in self.code or bool(NO_MODEL.search(self.words))
-        return (self.status == 404 and (about or "model" in self.words.lower())) or (self.status == 400 and about)
+        """Whether the server says that it does not have the model. With the status 404, the word "model" is enough."""
+        names_model = "model_not_found" in self.code or bool(NO_MODEL.search(self.words))
+        if self.status == 404:
+            return names_model or "model" in self.words.lower()
+        return self.status == 400 and names_model
 
     def _error(self, endpoint: Endpoint, model: str) -> AgentKernelError:
         host = endpoint.host
@@ -116,11 +119,11 @@ def stream_fault(problem: Any, endpoint: Endpoint) -> EngineFault:
     error = EngineError(
         f"{endpoint.host} stopped with an error: {words}", hint="Ask again.", details={"host": endpoint.host}
     )
-    return EngineFault(error, again=str(code) in {str(status) for status in AGAIN})
+    return EngineFault(error, may_retry=str(code) in {str(status) for status in AGAIN})
 
 
 def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
-    shown = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
+    names = ", ".join(served[:20]) + (f" and {len(served) - 20} more" if len(served) > 20 else "")
     message = (
         f"{host} has no model {model!r}."
         if model
@@ -128,7 +131,7 @@ def unknown_model(model: str, host: str, served: list[str]) -> UnknownModel:
     )
     return UnknownModel(
         message,
-        hint=f"The server has: {shown}."
+        hint=f"The server has: {names}."
         if served
         else ("The server lists no models: start a model on the server, or check the url."),
         details={"host": host, "models": served[:100]},

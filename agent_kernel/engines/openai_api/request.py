@@ -38,8 +38,8 @@ def encode(
     if request.tools:
         body["tools"] = [tool.to_json() for tool in request.tools]
         if request.tool_choice != "auto":
-            named = {"type": "function", "function": {"name": request.tool_choice}}
-            body["tool_choice"] = request.tool_choice if request.tool_choice in NAMED_CHOICES else named
+            forced_function = {"type": "function", "function": {"name": request.tool_choice}}
+            body["tool_choice"] = request.tool_choice if request.tool_choice in NAMED_CHOICES else forced_function
         if not request.parallel_calls:
             body["parallel_tool_calls"] = False
     if request.output is not None:

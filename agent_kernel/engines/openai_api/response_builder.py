@@ -154,7 +154,7 @@ class ResponseBuilder:
         every call. A piece without an index belongs to the call with its id, and a piece without both belongs to the
         last call."""
         at = index if isinstance(index, int) and not isinstance(index, bool) else None
-        slot = self._at.get(at) if at is not None else self._by_id(call_id, name)
+        slot = self._at.get(at) if at is not None else self._find_slot(call_id, name)
         if slot is not None and call_id and slot.id and slot.id != call_id and name:
             slot = None
         if slot is None:
@@ -167,18 +167,18 @@ class ResponseBuilder:
         slot.id = slot.id or call_id
         return slot
 
-    def _by_id(self, call_id: str, name: str) -> Slot | None:
+    def _find_slot(self, call_id: str, name: str) -> Slot | None:
         if call_id:
             same = next((slot for slot in self._slots if slot.id == call_id), None)
             if same is not None:
                 return same
         return self._slots[-1] if self._slots and not name else None
 
-    def _id(self, given: str) -> str:
+    def _id(self, server_id: str) -> str:
         """Return the server's id of a call if it can be stored and is unique in the conversation, otherwise a new
         id."""
-        usable = 0 < len(given) <= 200 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in given)
-        call_id = given if usable and strict_call_id(given) not in self._taken else f"c{os.urandom(4).hex()}"
+        usable = 0 < len(server_id) <= 200 and not any(unicodedata.category(char) in ("Cc", "Cs") for char in server_id)
+        call_id = server_id if usable and strict_call_id(server_id) not in self._taken else f"c{os.urandom(4).hex()}"
         self._taken.add(strict_call_id(call_id))
         return call_id
 
@@ -198,8 +198,8 @@ def estimate_tokens(characters: int) -> int:
 
 
 def _matched_stop(choice: Mapping[str, Any], stops: Sequence[str]) -> str:
-    named = [choice.get(key) for key in ("stop_reason", "matched_stop")]
-    return next((stop for stop in stops if stop in named), "")
+    candidates = [choice.get(key) for key in ("stop_reason", "matched_stop")]
+    return next((stop for stop in stops if stop in candidates), "")
 
 
 def _content(content: Any) -> tuple[str, str]:

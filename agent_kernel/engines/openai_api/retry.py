@@ -18,13 +18,14 @@ fails."""
 
 
 class EngineFault(Exception):
-    """A failed request. If ``again`` is true, the request may be sent again; otherwise, or when no tries are left, the
-    caller gets ``error``. ``after_s`` is the pause in seconds that the server requests, None if it requests none."""
+    """A failed request. If ``may_retry`` is true, the request may be sent again; otherwise, or when no tries are
+    left, the caller gets ``error``. ``after_s`` is the pause in seconds that the server requests, None if it requests
+    none."""
 
-    def __init__(self, error: AgentKernelError, *, again: bool, after_s: float | None = None) -> None:
+    def __init__(self, error: AgentKernelError, *, may_retry: bool, after_s: float | None = None) -> None:
         super().__init__(error.message)
         self.error = error
-        self.again = again
+        self.may_retry = may_retry
         self.after_s = after_s
 
 
@@ -41,7 +42,7 @@ class Retries:
         """Record that a try has failed with ``fault``. Return the seconds to wait before the next try; None if the
         request must not be sent again."""
         self.failed += 1
-        if not fault.again or self.failed >= self.tries:
+        if not fault.may_retry or self.failed >= self.tries:
             return None
         if fault.after_s is not None:
             return fault.after_s if fault.after_s <= LONGEST_ASKED_S else None

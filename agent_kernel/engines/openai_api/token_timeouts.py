@@ -12,7 +12,7 @@ from agent_kernel.core.errors import EngineError
 T = TypeVar("T")
 
 
-class Patience:
+class TokenTimeouts:
     """The time limits for one request: ``first_s`` seconds until the first token, then ``between_s`` seconds from one
     token to the next. Data without a token, such as a keep-alive or an empty delta, does not restart a limit. ``host``
     is the server's name in errors."""
@@ -36,11 +36,11 @@ class Patience:
         self._limit_s = self._between_s
         self._until = self._clock() + self._between_s
 
-    async def wait(self, what: Awaitable[T]) -> T:
-        """Await ``what`` and return its result. Raises EngineError if the current time limit passes first."""
+    async def wait(self, awaitable: Awaitable[T]) -> T:
+        """Await ``awaitable`` and return its result. Raises EngineError if the current time limit passes first."""
         try:
             async with asyncio.timeout(max(0.0, self._until - self._clock())):
-                return await what
+                return await awaitable
         except TimeoutError:
             raise EngineError(
                 f"{self._host} sent nothing for {self._limit_s:g} seconds.",

@@ -32,15 +32,16 @@ MAX_BUNDLES = 16
 def bundle_medium(data: Mapping[str, Any]) -> bytes | None:
     """Return a displayed MIME bundle as the JSON of one media file, so that other clients can display it too.
 
-    Returns None if the bundle has a picture (pictures are sent as media files of their own), if it has only plain text
-    (the result contains the text anyway), or if it has more than MAX_BUNDLE_BYTES bytes."""
+    Returns None if the bundle has a picture, which is sent as a separate media file; if it has only plain text, which
+    the result contains anyway; or if it has more than MAX_BUNDLE_BYTES bytes.
+    """
     charts = [mime for mime in data if mime.startswith(CHARTS)]
     # The HTML form of a chart consists of scripts, so it is left out.
-    kept = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]
-    if any(mime in data for mime in IMAGES) or not (charts or kept):
+    mimes = [mime for mime in RICH if mime in data and not (charts and mime == "text/html")]
+    if any(mime in data for mime in IMAGES) or not (charts or mimes):
         return None
     try:
-        body = json.dumps({mime: data[mime] for mime in (*charts, *kept, "text/plain") if mime in data}).encode()
+        body = json.dumps({mime: data[mime] for mime in (*charts, *mimes, "text/plain") if mime in data}).encode()
     except (TypeError, ValueError, RecursionError):
         return None
     return body if len(body) <= MAX_BUNDLE_BYTES else None

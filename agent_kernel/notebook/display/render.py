@@ -114,10 +114,12 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class AnswerVersion:
-    """States which answer to its cell a turn gave: answer ``number`` of ``count``, on the branch ``branch``.
+    """The answer of a turn, as one of the ``count`` answers that its cell has: answer ``number``, on the branch
+    ``branch``.
 
-    ``replaces`` is the turn whose answer this turn replaces. ``later`` is the number of turns that followed that turn;
-    they stay on the branch ``kept_on``."""
+    If the cell was run again, ``replaces`` is the id of the turn of its earlier answer. That turn stays on the branch
+    ``kept_on``, with the ``later`` turns that followed it.
+    """
 
     branch: str = ""
     number: int = 1
@@ -136,7 +138,7 @@ class AnswerVersion:
 
     @property
     def left_behind(self) -> str:
-        """A notice for the user if this turn was asked again and later turns stay behind on another branch, else ""."""
+        """A notice for the user if the cell was run again and later turns stay on another branch, else ""."""
         if not self.later:
             return ""
         turns = "1 later turn stays" if self.later == 1 else f"{self.later} later turns stay"

@@ -1,8 +1,8 @@
 """Recognizes an answer that only repeats a table which the same cell displays.
 
-If a question asks for rows, the answer of a small model consists of the rows of the output (``in_rows`` of the local
-engine). If the program has displayed a table, these rows are the text of this table. The cell then refers to the table
-instead of showing it twice; stored answers, the model's context and ``text/plain`` contain the rows."""
+If a question asks for rows, the answer of a small model consists of the rows of the output (``format_rows`` of the
+local engine). If the program has displayed a table, these rows are the text of this table. The cell then refers to
+the table instead of showing it twice; stored answers, the model's context and ``text/plain`` contain the rows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def repeats_table(answer: str, tables: Iterable[str]) -> bool:
     """Return whether ``answer`` consists of rows, and each of them is a line of ``tables``, the texts of the displayed
     tables. Spaces do not count."""
     match = ROWS.fullmatch(answer)
-    shown = {tuple(line.split()) for table in tables for line in table.splitlines()}
-    return match is not None and all(tuple(line.split()) in {*shown, ()} for line in _rows(match["rows"]))
+    table_lines = {tuple(line.split()) for table in tables for line in table.splitlines()}
+    return match is not None and all(tuple(line.split()) in {*table_lines, ()} for line in _rows(match["rows"]))
 
 
 def _rows(text: str) -> list[str]:

@@ -137,7 +137,7 @@ class RichScreen:
             self._console.print()
         self._tail, self._kind = "", ""
 
-    def _draw(self, what: RenderableType) -> None:
+    def _draw(self, renderable: RenderableType) -> None:
         from rich.live import Live
 
         if self._live is None:
@@ -149,7 +149,7 @@ class RichScreen:
                 redirect_stderr=False,
             )
             self._live.start()
-        self._live.update(what, refresh=True)
+        self._live.update(renderable, refresh=True)
 
     def _clear(self) -> None:
         if self._live is not None:

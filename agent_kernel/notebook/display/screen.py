@@ -147,7 +147,7 @@ class CellScreen:
     def image(self, mime: str, data: str, alt: str) -> None:
         bundle = media_bundle(mime, data, alt)
         self._tables.append(table_text(bundle))
-        self._once(bundle)
+        self._publish_once(bundle)
 
     def status(self, text: str) -> None:
         if self._kind:
@@ -158,7 +158,7 @@ class CellScreen:
         self._waiting.touch()
 
     def line(self, text: str, details: str = "") -> None:
-        self._once(line_bundle(text, details))
+        self._publish_once(line_bundle(text, details))
 
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], update: bool
@@ -168,7 +168,7 @@ class CellScreen:
         self._publisher.publish(dict(data), dict(metadata), transient=dict(transient), update=update)
 
     def summary(self, summary: TurnSummary) -> None:
-        self._once(summary.bundle())
+        self._publish_once(summary.bundle())
 
     def flush(self, *, force: bool = False) -> None:
         for segment in (self._current, self._waiting, *self._cards.values()):
@@ -190,7 +190,7 @@ class CellScreen:
         self._received.append(delta)
         self._current.touch()
 
-    def _once(self, bundle: Bundle) -> None:
+    def _publish_once(self, bundle: Bundle) -> None:
         self._end()
         self._segment(lambda: bundle).touch(force=True)
 

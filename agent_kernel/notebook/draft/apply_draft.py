@@ -68,7 +68,7 @@ class DraftApplier:
     touched: VariableTracker
     denied: Callable[[], str]
 
-    def after(self, turn: str, prompt: str, screen: Screen, result: str = "") -> None:
+    def offer_changes(self, turn: str, prompt: str, screen: Screen, result: str = "") -> None:
         """After a turn, ask the user once whether to keep the new or changed variables that ``prompt`` names (see
         ``marked_names``).
 
@@ -76,15 +76,15 @@ class DraftApplier:
         the turn itself sets, are not mentioned."""
         new, changed = ([name for name in names if name != result] for names in self._made_by(turn))
         marked, targets = marked_names(prompt), {match[1] for match in TO_TABLE.finditer(prompt)}
-        wanted = [name for name in new if name in marked]
-        wanted += [name for name in changed if name in marked | targets and name not in wanted]
-        if not wanted or not self.person.is_there or self.denied():
+        to_offer = [name for name in new if name in marked]
+        to_offer += [name for name in changed if name in marked | targets and name not in to_offer]
+        if not to_offer or not self.person.is_there or self.denied():
             if others := list(dict.fromkeys([*new, *changed])):
                 self._tell(others, screen)
             return
-        calls = self.drafts.find_calls(wanted)
-        if self._ask_and_run(calls, QUESTION.format(names=_and(wanted)), turn, screen) is None:
-            self._tell(wanted, screen)
+        calls = self.drafts.find_calls(to_offer)
+        if self._ask_and_run(calls, QUESTION.format(names=_and(to_offer)), turn, screen) is None:
+            self._tell(to_offer, screen)
 
     def _made_by(self, turn: str) -> tuple[list[str], list[str]]:
         """Return the names the turn created, and the names it changed or deleted."""
@@ -98,19 +98,21 @@ class DraftApplier:
                 changed |= dict.fromkeys(name for name in rest if name not in incidental)
         return list(new), list(changed)
 
-    def now(self, names: Sequence[str], screen: Screen) -> None:
+    def apply(self, names: Sequence[str], screen: Screen) -> None:
         """Apply ``names``, or all changes of the draft if there are none (``%agent keep``). Raises AgentError if a name
         is unknown or the changes cannot be applied."""
-        known = [name for call in self.drafts.done for name in call.changes.names]
-        if unknown := [name for name in names if name not in known]:
-            there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ""
-            raise AgentError(f"no draft has made {unknown[0]}{there}.")
-        if not known:
+        drafted_names = [name for call in self.drafts.done for name in call.changes.names]
+        if unknown := [name for name in names if name not in drafted_names]:
+            existing = f", only: {', '.join(dict.fromkeys(drafted_names))}" if drafted_names else ""
+            raise AgentError(f"no draft has made or changed a variable {unknown[0]}{existing}.")
+        if not drafted_names:
             raise AgentError(NOTHING_TO_KEEP)
         if reason := self.denied():
             raise AgentError(f"nothing was kept: {reason}.")
-        calls = self.drafts.find_calls(names or known)
-        if moved := list(dict.fromkeys(name for call in calls for name in call.moved_on(self.shell.user_ns))):
+        calls = self.drafts.find_calls(names or drafted_names)
+        if moved := list(
+            dict.fromkeys(name for call in calls for name in call.find_changed_variables(self.shell.user_ns))
+        ):
             raise AgentError(
                 f"{_and(moved)} changed since the draft read {'it' if len(moved) == 1 else 'them'}: ask again instead."
             )
@@ -119,7 +121,7 @@ class DraftApplier:
         if self._run(calls, card, screen).interrupted:
             raise KeyboardInterrupt
 
-    def for_real(
+    def offer_in_kernel(
         self, turn: str, card: Card, screen: Screen, *, returns_value: bool = False
     ) -> ExecutionOutcome | None:
         """Offer to run a call in the kernel that a draft does not allow, after the earlier calls of the draft that it
@@ -136,7 +138,7 @@ class DraftApplier:
             return None
         return self._run(before, card, screen, turn=turn, show=screen.show, returns_value=returns_value)
 
-    def value(self, turn: str, name: str, screen: Screen) -> ProgramValue | None:
+    def compute_value(self, turn: str, name: str, screen: Screen) -> ProgramValue | None:
         """Run the last program of ``turn`` in the kernel, after the calls that it depends on, and return the value that
         it ends with. The user is asked first; ``name`` is the variable that will get the value. Returns None if the
         user refuses, if nobody can answer, or if the code fails."""
@@ -182,8 +184,8 @@ class DraftApplier:
             screen.card(card)
 
         outcome = self.code.run(card.code, listen, show, returns_value=returns_value)
-        for each in dict.fromkeys([*(call.turn for call in calls), *filter(None, [turn])]):
-            self.touched.ran(each, card.code)
+        for affected_turn in dict.fromkeys([*(call.turn for call in calls), *filter(None, [turn])]):
+            self.touched.ran(affected_turn, card.code)
         card.add(outcome.traceback)
         state = "done: your kernel has it now" if outcome.status == "success" else STATES[outcome.status]
         card.close(state, time.monotonic() - started)

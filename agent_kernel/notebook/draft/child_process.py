@@ -82,7 +82,7 @@ def _run_draft(shell: Any, ends: ChildEnds, keeper: int) -> NoReturn:
         _restore_random(ends.random)
         channel = DraftChannel(ends.results)
         _cut_off(shell)
-        _own_directory(ends.directory)
+        _use_directory(ends.directory)
         try:
             held = jail.confine(ends.directory)
         except (OSError, ValueError) as error:
@@ -117,9 +117,9 @@ class DraftChannel:
     def show(
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], transient: Mapping[str, Any], up: bool
     ) -> None:
-        shown = {"data": _encode_bytes(data), "metadata": metadata, "transient": transient, "update": up}
+        frame = {"data": _encode_bytes(data), "metadata": metadata, "transient": transient, "update": up}
         try:
-            self.send(frames.json_frame(frames.SHOW, shown))
+            self.send(frames.json_frame(frames.SHOW, frame))
         except FrameError as error:
             self.text("stderr", f"[an output was left out: {error}]\n")
 
@@ -134,7 +134,7 @@ def _serve(shell: Any, ends: ChildEnds, channel: DraftChannel, keeper: int) -> N
             if request is None:
                 return
             if fallback is not None:
-                fallback.bury()
+                fallback.reap()
             call = parse_object(request)
             fallback = Fallback.fork(ends, channel, keeper) if _may_fork(call) else None
             if fallback is not None and fallback.woke:
@@ -209,9 +209,9 @@ class Fallback:
             os.write(self._pipe, b".")
         close(self._pipe)
 
-    def bury(self) -> None:
-        """Reap the fallback of the previous call, which was not needed. This happens at the next call and not at once,
-        because the system needs time to free a lot of memory."""
+    def reap(self) -> None:
+        """Reap the process of the previous call's fallback, which has exited. This happens at the next call and not
+        at once, because the system needs time to free a lot of memory."""
         with contextlib.suppress(OSError):
             os.waitpid(self.pid, 0)
 
@@ -234,7 +234,7 @@ def _sleep(wake: int, dropped: int) -> None:
 
 
 def _offsets() -> dict[int, int]:
-    """Return the offsets of the open files by descriptor."""
+    """Return the read and write positions of the open files, by descriptor."""
     offsets = {}
     for fd in range(3, MAX_FILES):
         with contextlib.suppress(OSError):
@@ -360,7 +360,7 @@ def _run_in_new_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
         return runner.run(coroutine)
 
 
-def _own_directory(directory: str) -> None:
+def _use_directory(directory: str) -> None:
     """Use ``directory`` for temporary files and for the configuration that matplotlib writes on its first import."""
     os.environ["TMPDIR"] = tempfile.tempdir = directory
     if "matplotlib" in sys.modules:

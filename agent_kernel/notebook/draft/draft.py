@@ -65,7 +65,7 @@ class DraftedCall:
     names: frozenset[str] = frozenset()
     read: Mapping[str, WeakMark] = field(default_factory=dict)
 
-    def moved_on(self, namespace: Mapping[str, object]) -> list[str]:
+    def find_changed_variables(self, namespace: Mapping[str, object]) -> list[str]:
         """Return the variables that the call read and that have changed since."""
         return [name for name, mark in self.read.items() if not mark.fits(namespace.get(name, NOTHING))]
 
@@ -111,8 +111,8 @@ class Drafts:
         return self._unfit
 
     def begin(self) -> None:
-        """Called when a turn starts. Ends the copy if the running cell has code of the user before the turn, because
-        that code may have changed variables since."""
+        """Prepare for a turn that starts. If the running cell has code of the user before the turn, end the copy,
+        because that code may have changed variables since."""
         if not self._own_cell:
             self.drop()
 
@@ -127,8 +127,8 @@ class Drafts:
 
     def prepare_code(self, code: str) -> str:
         """Return the code that will run: ``code``, preceded by the imports that it needs but lacks."""
-        known = dict.fromkeys(self._made) | self._shell.user_ns
-        return "\n".join([*missing_imports(to_plain_python(self._shell, code), known), code])
+        namespace = dict.fromkeys(self._made) | self._shell.user_ns
+        return "\n".join([*missing_imports(to_plain_python(self._shell, code), namespace), code])
 
     def run(
         self, turn: str, code: str, listener: Listener, show: Show, *, returns_value: bool = False
@@ -192,7 +192,7 @@ class Drafts:
                         self._forget_ended()
                         break
             self._restart_idle_timer()
-        return [self._compare(outcomes[0], one) for one in outcomes[1:]] if reference else outcomes
+        return [self._compare(outcomes[0], outcome) for outcome in outcomes[1:]] if reference else outcomes
 
     def describe_data(self, prompt: str, options: Mapping[str, Any]) -> str:
         """Return the text of ``variable_summary.describe_data`` for the variables in the copy; the copy itself computes
@@ -220,11 +220,11 @@ class Drafts:
     def find_calls(self, names: Iterable[str]) -> list[DraftedCall]:
         """Return the calls that created or changed the variables ``names``, and all calls that these calls depend on,
         in the order they ran."""
-        wanted, calls = set(names), list[DraftedCall]()
+        needed, calls = set(names), list[DraftedCall]()
         for call in reversed(self.done):
-            if wanted & set(call.changes.names):
+            if needed & set(call.changes.names):
                 calls.append(call)
-                wanted |= call.names
+                needed |= call.names
         return calls[::-1]
 
     def names(self, code: str) -> frozenset[str]:
@@ -233,7 +233,7 @@ class Drafts:
 
     def forget_calls(self, calls: Sequence[DraftedCall]) -> None:
         """Remove calls that have been run in the kernel."""
-        self.done = [call for call in self.done if not any(call is one for one in calls)]
+        self.done = [call for call in self.done if not any(call is forgotten for forgotten in calls)]
 
     def drop(self) -> None:
         """End the copy. Its completed calls can still be applied to the kernel."""
@@ -280,7 +280,8 @@ class Drafts:
         names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
         present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
         before, after = (
-            {name: one.variables.get(name, present[name]) for name in names} for one in (expected, outcome)
+            {name: each_outcome.variables.get(name, present[name]) for name in names}
+            for each_outcome in (expected, outcome)
         )
         same = (
             expected.status == outcome.status == "success"
@@ -365,12 +366,12 @@ def _show_safely(bundle: Mapping[str, Any], show: Show, draft: int) -> None:
     to the draft."""
     data, metadata, transient = (bundle.get(name) for name in ("data", "metadata", "transient"))
     display = transient.get("display_id") if isinstance(transient, Mapping) else None
-    named = {"display_id": f"draft-{draft:x}-{display}"[:MAX_NAME]} if isinstance(display, str) else {}
+    display_id = {"display_id": f"draft-{draft:x}-{display}"[:MAX_NAME]} if isinstance(display, str) else {}
     show(
         safe_bundle(data if isinstance(data, Mapping) else {}),
         safe_metadata(metadata if isinstance(metadata, Mapping) else {}),
-        named,
-        bundle.get("update") is True and bool(named),
+        display_id,
+        bundle.get("update") is True and bool(display_id),
     )
 
 

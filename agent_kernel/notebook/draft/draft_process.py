@@ -24,7 +24,7 @@ from agent_kernel.notebook.draft import jail
 from agent_kernel.notebook.draft.child_process import become_draft
 from agent_kernel.notebook.draft.draft_keeper import ChildEnds, close, fork
 from agent_kernel.notebook.draft.fork_safety import ThreadFacts
-from agent_kernel.notebook.draft.hang_detector import HangDetector, excess_of_disk, in_group, parent_of
+from agent_kernel.notebook.draft.hang_detector import HangDetector, excess_of_disk, list_group_processes, parent_of
 from agent_kernel.sandbox.jail import visible_paths
 
 START_S = 20.0
@@ -188,7 +188,7 @@ class DraftProcess:
         try:
             if asleep == 0 or not self._wait_for_end():
                 raise DraftEnded("nothing of it was kept")
-            for pid in set(in_group(self._group)) - {asleep}:
+            for pid in set(list_group_processes(self._group)) - {asleep}:
                 with contextlib.suppress(OSError):
                     os.kill(pid, signal.SIGKILL)
             if parent_of(asleep) != self._keeper:
@@ -246,34 +246,34 @@ class DraftProcess:
 
     def _answer(
         self,
-        wanted: bytes,
+        reply_kind: bytes,
         on_text: OnText,
         on_show: OnShow,
         timeout_s: float,
         stopped: Callable[[], bool] = lambda: False,
     ) -> dict[str, Any]:
-        """Read output until a frame of kind ``wanted`` arrives, and return its body. Raises DraftEnded and
+        """Read output until a frame of kind ``reply_kind`` arrives, and return its body. Raises DraftEnded and
         KeyboardInterrupt."""
         watch = HangDetector(self.pid, self._group, self.directory, jail.MEMORY_MB)
         rounds = _Rounds(watch, timeout_s)
         self._beside = ""
-        shown = 0
+        displayed_bytes = 0
         while True:
             ended = self._status
             fds = [self._ends.results, *self._raw, *([self._ends.reports] if ended is None else [])]
             ready = select.select(fds, [], [], LOOK_S if ended is None else 0)[0]
             for kind, body in self._read(ready, on_text):
-                if kind == wanted:
+                if kind == reply_kind:
                     self._drain_raw(on_text)
                     late = {"status": "timeout"} if rounds.stopping else {}
                     return {**parse_object(body), **late, "beside": self._beside}
                 if kind == frames.FORKED:
                     self._asleep = watch.asleep = _pid(parse_object(body))
-                shown += len(body) if kind == frames.SHOW else 0
-                if kind == frames.SHOW and shown <= MAX_SHOWN:
+                displayed_bytes += len(body) if kind == frames.SHOW else 0
+                if kind == frames.SHOW and displayed_bytes <= MAX_SHOWN:
                     on_show(parse_object(body))
             if ended is not None and self._ends.results not in ready:
-                raise DraftEnded(_how_it_ended(ended))
+                raise DraftEnded(_describe_end(ended))
             if self._ends.reports in ready:
                 self._read_reports()
             if stopped():
@@ -292,7 +292,7 @@ class DraftProcess:
         data = os.read(self._ends.results, CHUNK)
         if not data:
             self._wait_for_end()
-            raise DraftEnded(_how_it_ended(self._status or 0))
+            raise DraftEnded(_describe_end(self._status or 0))
         try:
             received = self._frames.feed(data)
         except FrameError as error:
@@ -352,7 +352,7 @@ def _reap(pid: int, within_s: float) -> bool:
     return False
 
 
-def _how_it_ended(status: int) -> str:
+def _describe_end(status: int) -> str:
     code = os.waitstatus_to_exitcode(status)
     return f"it was ended by {signal.Signals(-code).name}" if code < 0 else "it ended itself"
 

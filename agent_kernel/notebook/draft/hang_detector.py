@@ -42,16 +42,16 @@ class HangDetector:
 
     def hangs(self) -> bool:
         used = self._processor_time()
-        if used != self._used or not self._all_wait():
+        if used != self._used or not self._every_thread_waits():
             self._used = used
             self.note_activity()
             return False
         return time.monotonic() - self._since >= HANG_S
 
     def excess(self) -> str:
-        """Return which limit all processes of the draft together exceed, as the end of a sentence, or "". The
-        process limit of the user applies as well, but not for root."""
-        pids = in_group(self._group)
+        """Return which limit all processes of the draft together exceed, as the end of a sentence, or "" if they
+        exceed none. The number of processes is checked here, because the system's own limit does not apply to root."""
+        pids = list_group_processes(self._group)
         if len(pids) > PROCESSES:
             return f"it started more than {PROCESSES} processes"
         if _memory_mb(pids, self._memory_mb) > self._memory_mb:
@@ -64,7 +64,7 @@ class HangDetector:
             return int(words[11]) + int(words[12])
         return -1
 
-    def _all_wait(self) -> bool:
+    def _every_thread_waits(self) -> bool:
         """Return True if every thread waits for a lock and no started program runs. Returns False if that cannot be
         read."""
         futex, tasks = FUTEX.get(platform.machine()), f"/proc/{self._pid}/task"
@@ -92,7 +92,7 @@ def parent_of(pid: int) -> int:
     return _parent_and_group(pid)[0]
 
 
-def in_group(group: int) -> list[int]:
+def list_group_processes(group: int) -> list[int]:
     """Return the processes of a process group."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     return [pid for pid in pids if _parent_and_group(pid)[1] == group]

@@ -72,7 +72,7 @@ def confine(directory: str) -> str:
     # The order matters: mounts need capabilities, Landlock and seccomp need no_new_privs, and seccomp comes last
     # because it forbids the system calls that the layers before it use.
     unshare_memory()
-    shared = _own_shared_memory()
+    shared = _mount_shared_memory()
     readable, listed = _view(directory if shared else "")
     _limit()
     privileges.no_new_privileges()
@@ -82,7 +82,7 @@ def confine(directory: str) -> str:
     return f"Landlock {held}; {seccomp.install(refused, '')}"
 
 
-def _own_shared_memory() -> list[str]:
+def _mount_shared_memory() -> list[str]:
     """Mount a private /dev/shm, where locks between processes are created. Returns a list with the path, or an empty
     list if the system allows no mounts."""
     assert libc is not None
@@ -129,21 +129,21 @@ def _view(own: str) -> tuple[list[str], list[str]]:
     directory that contains something hidden cannot be listed."""
     configured = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
     hidden = sorted({os.path.realpath(path) for path in (*visible_paths.hidden_by_default(), *SECRETS, *configured)})
-    home, here = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
+    home, notebook_dir = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
     modules = [os.path.realpath(path) for path in (*sys.path, *site.getsitepackages()) if path]
     system = [
         os.path.realpath(path) for path in (*visible_paths.existing(visible_paths.SYSTEM), *visible_paths.interpreter())
     ]
     system += [path for path in modules if os.path.basename(path) in PACKAGES]
-    readable = [path for directory in system for path in _parts_without(directory, [home, here, *hidden])]
+    readable = [path for directory in system for path in _parts_without(directory, [home, notebook_dir, *hidden])]
     needed, listed = [*readable, os.path.realpath(own)], list[str]()
     # A module directory that contains the notebook's directory would reveal that directory's neighbours.
     shown = [
         path
         for path in modules
-        if not visible_paths.holds(path, [here]) and not any(visible_paths.holds(p, [path]) for p in readable)
+        if not visible_paths.holds(path, [notebook_dir]) and not any(visible_paths.holds(p, [path]) for p in readable)
     ]
-    for directory in dict.fromkeys([*shown, here]):
+    for directory in dict.fromkeys([*shown, notebook_dir]):
         if visible_paths.is_shareable(directory, hidden, home):
             parts = [entry.path for entry in visible_paths.entries(directory, hidden)]
             readable += parts
@@ -189,21 +189,21 @@ def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     assert libc is not None
-    named = [os.fsencode(text) or None for text in (source, target, kind)]
-    check_result(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
+    encoded = [os.fsencode(text) or None for text in (source, target, kind)]
+    check_result(int(libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
 
 
 def _limit() -> None:
     """Set the resource limits. The memory limit is MEMORY_MB more than the fork already uses."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE
-    wanted = {
+    limits = {
         resource.RLIMIT_AS: used + (MEMORY_MB << 20),
         resource.RLIMIT_FSIZE: FILE_MB << 20,
         resource.RLIMIT_NOFILE: max(FILES, 2 * max(map(int, os.listdir("/proc/self/fd")))),
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NPROC: rlimits.tasks_of(os.getuid()) + PROCESSES,
     }
-    for kind, value in wanted.items():
+    for kind, value in limits.items():
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (most, most))
@@ -223,7 +223,7 @@ class SharedMapping(NamedTuple):
     offset: int
 
     @classmethod
-    def of_line(cls, line: str) -> SharedMapping | None:
+    def from_line(cls, line: str) -> SharedMapping | None:
         span, rights, offset, _, inode, *path = line.split(None, 5)
         if rights[3] != "s":
             return None
@@ -270,7 +270,7 @@ def unshare_memory() -> None:
     not reach the kernel. Raises OSError for mappings that cannot be made private."""
     copied = 0
     maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
-    for shared in filter(None, map(SharedMapping.of_line, maps.splitlines())):
+    for shared in filter(None, map(SharedMapping.from_line, maps.splitlines())):
         if shared.remap_privately():
             continue
         copied += shared.length

@@ -49,15 +49,15 @@ def _parts(value: Any) -> list[bytes]:
     pandas, numpy = sys.modules.get("pandas"), sys.modules.get("numpy")
     kind = type(value)
     if pandas is not None and kind in (pandas.DataFrame, pandas.Series, pandas.Index):
-        return _of_table(value, pandas)
+        return _table_parts(value, pandas)
     if numpy is not None and kind is numpy.ndarray:
-        return _of_array(value)
+        return _array_parts(value)
     if kind in (list, tuple, dict, set, frozenset):
-        return _of_container(value)
+        return _container_parts(value)
     return []
 
 
-def _of_table(table: Any, pandas: Any) -> list[bytes]:
+def _table_parts(table: Any, pandas: Any) -> list[bytes]:
     if table.size > MAX_CELLS or not all(map(_is_plain, _columns(table, pandas))):
         return []
     names = [str(name) for name in (table.columns if table.ndim == 2 else [getattr(table, "name", "")])]
@@ -78,13 +78,13 @@ def _is_plain(column: Any) -> bool:
     return column.dtype != object or all(type(cell) in (*PLAIN, *DATES) for cell in column.to_list())
 
 
-def _of_array(array: Any) -> list[bytes]:
+def _array_parts(array: Any) -> list[bytes]:
     if array.nbytes > MAX_BYTES or array.dtype.hasobject:
         return []
     return [repr((array.shape, array.dtype.str)).encode(), array.tobytes()]
 
 
-def _of_container(value: Any) -> list[bytes]:
+def _container_parts(value: Any) -> list[bytes]:
     parts: list[bytes] = []
     waiting: list[Iterator[Any]] = [iter((value,))]
     nodes = 0
@@ -106,7 +106,7 @@ def _of_container(value: Any) -> list[bytes]:
         elif kind is dict:
             parts.append(b"dict(")
             waiting.append(itertools.chain.from_iterable(node.items()))
-        elif kind in (set, frozenset) and all(type(one) in PLAIN for one in node):
+        elif kind in (set, frozenset) and all(type(item) in PLAIN for item in node):
             parts.append(kind.__name__.encode() + repr(sorted(map(repr, node))).encode(errors="surrogatepass"))
         else:
             return []

@@ -30,18 +30,22 @@ def find_hidden_error(source: str, lines: Iterable[int], error: str, proposed: s
     before, after = parse(source), parse(proposed)
     if before is None or after is None:
         return ""
-    known = {one.key for one in _statements(before)}
+    keys_before = {statement.key for statement in _statements(before)}
     failing = [Statement.of(node) for line in lines if (node := smallest_statement(before, line))]
-    added = [one for one in _statements(after) if one.key not in known and not one.is_message]
-    kept = {one.key for one in _statements(after)}
+    added = [
+        statement for statement in _statements(after) if statement.key not in keys_before and not statement.is_message
+    ]
+    keys_after = {statement.key for statement in _statements(after)}
     classes = _class_names(error)
-    suspects = {one.key for one in failing} | {one.key for one in added if any(map(one.replaces, failing))}
+    suspects = {statement.key for statement in failing} | {
+        statement.key for statement in added if any(map(statement.replaces, failing))
+    }
     old = list(_suppressors(before, classes))
     for new in _suppressors(after, classes):
-        if new.keys & suspects and not any(new.continues(one, failing) for one in old):
+        if new.keys & suspects and not any(new.continues(suppressor, failing) for suppressor in old):
             return CATCHES.format(error=error.rpartition(".")[2])
     for one in failing:
-        if one.key not in kept and not one.may_be_left_out(added):
+        if one.key not in keys_after and not one.may_be_left_out(added):
             return LEAVES_OUT
     return ""
 
@@ -89,7 +93,7 @@ class Statement(NamedTuple):
     def may_be_left_out(self, added: Sequence[Statement]) -> bool:
         """Return whether the corrected cell may leave out this failing statement: one of the ``added`` statements
         replaces it, or the statement only removed a name that does not exist."""
-        return isinstance(self.node, ast.Delete) or any(one.replaces(self) for one in added)
+        return isinstance(self.node, ast.Delete) or any(statement.replaces(self) for statement in added)
 
 
 INNER = (ast.stmt, ast.ExceptHandler, ast.match_case)
@@ -103,8 +107,9 @@ class Suppressor(NamedTuple):
     handlers: str = ""
 
     def continues(self, old: Suppressor, failing: Sequence[Statement]) -> bool:
-        """Whether this block was already in the failed cell, as ``old``, and no failing statement was moved into it."""
-        moved = {one.key for one in failing} & self.keys
+        """Return whether this block was already in the failed cell, as ``old``, and no failing statement was moved
+        into it."""
+        moved = {statement.key for statement in failing} & self.keys
         return not moved and (self.handlers == old.handlers or bool(self.keys & old.keys))
 
 
@@ -128,7 +133,7 @@ def _class_names(error: str) -> frozenset[str]:
 def _suppressors(tree: ast.Module, classes: frozenset[str]) -> Iterator[Suppressor]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Try | ast.TryStar):
-            caught = [one for one in node.handlers if _catches(one.type, classes) and not _raises(one)]
+            caught = [handler for handler in node.handlers if _catches(handler.type, classes) and not _raises(handler)]
             if caught:
                 yield Suppressor(_keys(node.body), " ".join(map(ast.dump, node.handlers)))
         elif isinstance(node, ast.With):
@@ -142,7 +147,7 @@ def _catches(caught: ast.expr | None, classes: frozenset[str]) -> bool:
     if caught is None:
         return True
     one_or_more = caught.elts if isinstance(caught, ast.Tuple) else [caught]
-    return any(_name(each) in classes for each in one_or_more)
+    return any(_name(class_node) in classes for class_node in one_or_more)
 
 
 def _raises(handler: ast.ExceptHandler) -> bool:
@@ -150,7 +155,9 @@ def _raises(handler: ast.ExceptHandler) -> bool:
 
 
 def _keys(body: Sequence[ast.stmt]) -> frozenset[str]:
-    return frozenset(Statement.of(node).key for one in body for node in ast.walk(one) if isinstance(node, ast.stmt))
+    return frozenset(
+        Statement.of(node).key for statement in body for node in ast.walk(statement) if isinstance(node, ast.stmt)
+    )
 
 
 def _name(node: ast.expr) -> str:

@@ -59,12 +59,14 @@ def variables(shell: Any, name: str = "", chars: int = CHARS) -> str:
     if name:
         if name not in namespace:
             return f"There is no variable {cut(name)!r} in this kernel."
-        return _at_most("\n".join(_patiently(lambda: _closely(name, namespace[name]), name, namespace[name])), chars)
+        return _shorten(
+            "\n".join(_call_with_time_limit(lambda: _closely(name, namespace[name]), name, namespace[name])), chars
+        )
     names = user_variables(shell)[::-1]
     modules = [name for name in names if issubclass(type(namespace[name]), types.ModuleType)]
     lines = _lines([name for name in names if name not in modules], namespace, chars)
     if modules:
-        lines.append(_at_most(f"modules: {', '.join(modules)}", LINE))
+        lines.append(_shorten(f"modules: {', '.join(modules)}", LINE))
     return "\n".join(lines) or "There are no variables yet."
 
 
@@ -79,21 +81,21 @@ def user_variables(shell: Any) -> list[str]:
     ]
 
 
-def executions(shell: Any, ran: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
+def executions(shell: Any, history: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
     """Describe the executed cells in one line each, newest last. With ``numbers``, describe only the executions with
-    these numbers, each with its source, value and error. ``ran`` is an ExecutionHistory, or None in a kernel without
-    one."""
+    these numbers, each with its source, value and error. ``history`` is an ExecutionHistory, or None in a kernel
+    without one."""
     sources: list[str] = list(shell.user_ns.get("In", ())) or [""]
     if not numbers:
         recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]
-        return "\n".join(_ran_line(number, sources[number], ran) for number in recent) or "Nothing ran yet."
-    described = [_ran(shell, number, sources, ran) for number in numbers]
-    return _at_most("\n\n".join(described), chars)
+        return "\n".join(_execution_line(number, sources[number], history) for number in recent) or "Nothing ran yet."
+    described = [_describe_execution(shell, number, sources, history) for number in numbers]
+    return _shorten("\n\n".join(described), chars)
 
 
-def last_error(shell: Any, ran: Any, chars: int = CHARS) -> str:
+def last_error(shell: Any, history: Any, chars: int = CHARS) -> str:
     """Describe the user's last failed cell with its traceback."""
-    failure = ran.failure if ran is not None else _last_failure(shell)
+    failure = history.failure if history is not None else _last_failure(shell)
     return describe_failure(failure, chars) if failure else "No cell has failed since the kernel was started."
 
 
@@ -113,9 +115,11 @@ def format_traceback(error: BaseException, sources: Callable[[str], str]) -> str
         for frame in traceback.extract_tb(error.__traceback__)
         if "IPython" not in frame.filename
     ]
-    kept = frames if len(frames) <= 12 else [*frames[:4], f"  ... {len(frames) - 10} more frames ...", *frames[-6:]]
-    raised = _patiently(lambda: traceback.format_exception_only(error), type(error).__name__, error)
-    return ESCAPES.sub("", "\n".join(["Traceback (most recent call last):", *kept, "".join(raised).rstrip()]))
+    shown_frames = (
+        frames if len(frames) <= 12 else [*frames[:4], f"  ... {len(frames) - 10} more frames ...", *frames[-6:]]
+    )
+    raised = _call_with_time_limit(lambda: traceback.format_exception_only(error), type(error).__name__, error)
+    return ESCAPES.sub("", "\n".join(["Traceback (most recent call last):", *shown_frames, "".join(raised).rstrip()]))
 
 
 def _lines(names: list[str], namespace: Mapping[str, Any], chars: int) -> list[str]:
@@ -124,9 +128,9 @@ def _lines(names: list[str], namespace: Mapping[str, Any], chars: int) -> list[s
     for count, name in enumerate(names):
         if size > chars or time.monotonic() > end:
             more = ", ".join(itertools.islice(names, count, count + 20))
-            return [*lines, _at_most(f"and {len(names) - count} more: {more}", LINE)]
+            return [*lines, _shorten(f"and {len(names) - count} more: {more}", LINE)]
         value = namespace[name]
-        line = _at_most(_patiently(partial(_line, name, value), name, value)[0], LINE)
+        line = _shorten(_call_with_time_limit(partial(_line, name, value), name, value)[0], LINE)
         lines.append(line)
         size += len(line) + 1
     return lines
@@ -163,10 +167,16 @@ def _head(table: Any) -> list[str]:
     """Return the lines that show the column names and the first rows of a table; empty for other values."""
     if not is_frame(table):
         return []
-    shown = columns_of(table, COLUMNS)
-    rows = zip(*([item_text(value) for value in column.head(ROWS).to_list()] for _, column in shown), strict=True)
+    column_labels = columns_of(table, COLUMNS)
+    rows = zip(
+        *([item_text(value) for value in column.head(ROWS).to_list()] for _, column in column_labels), strict=True
+    )
     more = " | ..." if len(table.columns) > COLUMNS else ""
-    return ["first rows:", " | ".join(str(name) for name, _ in shown) + more, *(" | ".join(row) + more for row in rows)]
+    return [
+        "first rows:",
+        " | ".join(str(name) for name, _ in column_labels) + more,
+        *(" | ".join(row) + more for row in rows),
+    ]
 
 
 def _inside(value: Any) -> list[str]:
@@ -175,13 +185,13 @@ def _inside(value: Any) -> list[str]:
     kind = type(value)
     lines: list[str] = []
     if isinstance(doc := kind.__dict__.get("__doc__"), str) and doc.strip():
-        lines.append(_at_most(doc.strip().partition("\n")[0], LINE))
+        lines.append(_shorten(doc.strip().partition("\n")[0], LINE))
     with contextlib.suppress(AttributeError, TypeError):
         fields = object.__getattribute__(value, "__dict__")
         lines += [f"  .{name} = {short_text(field)}" for name, field in itertools.islice(fields.items(), FIELDS)]
     methods = [name for name, item in kind.__dict__.items() if callable(item) and not name.startswith("_")]
     if methods:
-        lines.append(_at_most("methods: " + ", ".join(methods), LINE))
+        lines.append(_shorten("methods: " + ", ".join(methods), LINE))
     return lines
 
 
@@ -200,22 +210,22 @@ def _memory(value: Any) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else ""
 
 
-def _ran_line(number: int, source: str, ran: Any) -> str:
-    cell, error = ran.of(number) if ran is not None else ("", "")
+def _execution_line(number: int, source: str, history: Any) -> str:
+    cell, error = history.of(number) if history is not None else ("", "")
     first = next((line for line in source.splitlines() if line.strip()), "")
     place = f"In[{number}]" + (f" cell {cell}" if cell else "")
-    return _at_most(f"{place}: {first}", LINE) + (f" -> {error}" if error else "")
+    return _shorten(f"{place}: {first}", LINE) + (f" -> {error}" if error else "")
 
 
-def _ran(shell: Any, number: int, sources: list[str], ran: Any) -> str:
+def _describe_execution(shell: Any, number: int, sources: list[str], history: Any) -> str:
     if not 0 < number < len(sources):
         return f"In[{number}] did not run since the kernel was started."
-    cell, error = ran.of(number) if ran is not None else ("", "")
+    cell, error = history.of(number) if history is not None else ("", "")
     parts = [f"In[{number}]" + (f" (cell {cell})" if cell else "") + ":", _middle(sources[number], 2_000)]
     values = shell.user_ns.get("Out", {})
     if number in values:
         value = values[number]
-        parts.append("\n".join(_patiently(lambda: _line(f"Out[{number}]", value), f"Out[{number}]", value)))
+        parts.append("\n".join(_call_with_time_limit(lambda: _line(f"Out[{number}]", value), f"Out[{number}]", value)))
     return "\n".join([*parts, f"It failed: {error}"] if error else parts)
 
 
@@ -233,11 +243,11 @@ def _last_failure(shell: Any) -> tuple[int, str, str, str] | None:
     return number, "", source, format_traceback(error, lambda file: f"In[{numbers[file]}]" if file in numbers else "")
 
 
-def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
+def _call_with_time_limit(look: Callable[[], list[str]], name: str, value: Any) -> list[str]:
     """Return the result of ``look(name, value)``. If ``look`` fails or takes longer than PATIENCE_S seconds, return
     only the name and the type of the value."""
     try:
-        with _at_most_seconds(PATIENCE_S):
+        with _limit_seconds(PATIENCE_S):
             return look()
     except TookTooLong:
         return [f"{name}: {type_name(value)} (inspecting it took too long)"]
@@ -248,7 +258,7 @@ def _patiently(look: Callable[[], list[str]], name: str, value: Any) -> list[str
 
 
 @contextlib.contextmanager
-def _at_most_seconds(seconds: float) -> Iterator[None]:
+def _limit_seconds(seconds: float) -> Iterator[None]:
     """Context manager that raises TookTooLong in the Python code of its body after ``seconds``. It has no effect
     outside the main thread, and where alarms are unavailable or in use.
     """
@@ -275,5 +285,5 @@ def _middle(text: str, chars: int) -> str:
     return f"{text[: chars // 2]}\n[... {len(text) - chars} characters left out ...]\n{text[-chars // 2 :]}"
 
 
-def _at_most(text: str, chars: int) -> str:
+def _shorten(text: str, chars: int) -> str:
     return text if len(text) <= chars else f"{text[:chars]} ..."

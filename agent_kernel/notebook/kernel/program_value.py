@@ -45,17 +45,19 @@ class ValueTransformer(ast.NodeTransformer):
 
 
 @contextlib.contextmanager
-def recording_value(shell: Any, found: list[ProgramValue]) -> Iterator[None]:
-    """Record the value of the program that runs inside the ``with`` block: add it to the list ``found`` if the program
+def recording_value(shell: Any, values: list[ProgramValue]) -> Iterator[None]:
+    """Record the value of the program that runs inside the ``with`` block: add it to the list ``values`` if the program
     has a value."""
     transformer = ValueTransformer()
     shell.ast_transformers.append(transformer)
     try:
         yield
     finally:
-        shell.ast_transformers[:] = [each for each in shell.ast_transformers if each is not transformer]
+        shell.ast_transformers[:] = [
+            ast_transformer for ast_transformer in shell.ast_transformers if ast_transformer is not transformer
+        ]
         if HIDDEN in shell.user_ns:
-            found.append(ProgramValue(shell.user_ns.pop(HIDDEN)))
+            values.append(ProgramValue(shell.user_ns.pop(HIDDEN)))
 
 
 def with_assignment(code: str, name: str) -> str:

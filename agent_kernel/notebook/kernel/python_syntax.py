@@ -60,8 +60,10 @@ def _targets(node: ast.AST) -> list[ast.expr]:
         case ast.AnnAssign(target=ast.Subscript() | ast.Attribute() as target):
             return [target]
         case ast.Call(func=ast.Attribute(value=owner, attr=attr), keywords=keywords):
-            kept = any(word.arg == "inplace" and getattr(word.value, "value", False) is True for word in keywords)
-            return [owner] if attr in MUTATORS or kept else []
+            is_in_place = any(
+                word.arg == "inplace" and getattr(word.value, "value", False) is True for word in keywords
+            )
+            return [owner] if attr in MUTATORS or is_in_place else []
     return []
 
 

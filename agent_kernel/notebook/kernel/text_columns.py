@@ -57,7 +57,8 @@ def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
 
 
 def _are_times(texts: Sequence[str]) -> bool:
-    """Return whether most of the texts are times, and the others have no digits ("did not start")."""
+    """Return whether most of the texts are durations or times of day, and the others have no digits ("did not
+    start")."""
     others = [text for text in texts if not TIME.fullmatch(text.strip())]
     return 2 * len(others) < len(texts) and not any(re.search(r"\d", text) for text in others)
 
@@ -78,9 +79,9 @@ def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
     """Return an expression that converts the column ``place``, whose text cells are ``texts``, to numbers; an empty
     string if the texts are not numbers. ``mixed`` means that other cells of the column already contain numbers. Words
     without digits ("absent") become missing values."""
-    found = [(text, NUMBER_IN_TEXT.fullmatch(text.strip())) for text in texts]
-    numbers = [match for _, match in found if match]
-    if any(match is None and re.search(r"\d", text) for text, match in found):
+    matches = [(text, NUMBER_IN_TEXT.fullmatch(text.strip())) for text in texts]
+    numbers = [match for _, match in matches if match]
+    if any(match is None and re.search(r"\d", text) for text, match in matches):
         return ""
     if mixed and not numbers:
         return f"pd.to_numeric({place}, errors='coerce')"

@@ -58,8 +58,8 @@ def named_in_braces(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
 
 def without_braces(prompt: str, names: Iterable[str]) -> str:
     """Remove the braces around ``names``: ``{df}`` becomes ``df``."""
-    known = set(names)
-    return NAME_IN_BRACES.sub(lambda match: match[1] if match[1] in known else match[0], prompt)
+    variables = set(names)
+    return NAME_IN_BRACES.sub(lambda match: match[1] if match[1] in variables else match[0], prompt)
 
 
 def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
@@ -67,8 +67,8 @@ def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     count, because they are also words. If there are none, return the data frames whose columns the prompt names ("plot
     rain_mm by month")."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
-    named = [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
-    return named or _tables_with_columns({word.lower() for word in words} - EVERYDAY_WORDS, namespace)
+    table_names = [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
+    return table_names or _tables_with_columns({word.lower() for word in words} - EVERYDAY_WORDS, namespace)
 
 
 def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[str]:
@@ -123,12 +123,12 @@ def _frames(namespace: Mapping[str, Any]) -> Iterator[str]:
 def data_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     """Return tables, arrays, containers and functions of the user whose name occurs as a word in the prompt."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
-    known = ((name, namespace.get(name)) for name in words if name not in (*ONE_LETTER_WORDS, *HISTORY))
-    return [name for name, value in known if _is_data(value) or _is_own_function(value)]
+    variables = ((name, namespace.get(name)) for name in words if name not in (*ONE_LETTER_WORDS, *HISTORY))
+    return [name for name, value in variables if _is_data(value) or _is_own_function(value)]
 
 
 def summary(name: str, value: Any) -> str:
-    """Return the names of the user's tables, arrays, containers and functions that occur as words in the prompt."""
+    """Describe a variable: its name with the first fact about its value, then one further fact on each line."""
     try:
         lines = facts(value, name)
     except Exception:  # noqa: BLE001  a person's object may raise anything, and a turn must not fail for it
@@ -244,11 +244,11 @@ def _column(name: Any, column: Any) -> str:
     if kind.startswith(("datetime", "date")):
         return f"{name}: from {column.min()} to {column.max()}"
     if kind.startswith(("object", "str", "category", "utf8", "cat")):
-        known = column.drop_nulls() if hasattr(column, "drop_nulls") else column.dropna()
-        if not all(type(value) in (str, *PLAIN) for value in itertools.islice(known, MAX_LOOKED_AT)):
+        present = column.drop_nulls() if hasattr(column, "drop_nulls") else column.dropna()
+        if not all(type(value) in (str, *PLAIN) for value in itertools.islice(present, MAX_LOOKED_AT)):
             return ""
         try:
-            values = list(itertools.islice(known.unique(), 9))
+            values = list(itertools.islice(present.unique(), 9))
         except TypeError:  # cells that cannot be compared, lists for example
             return ""
         if values and len(values) <= 8:
@@ -280,8 +280,8 @@ def _array(array: Any) -> list[str]:
 
 def _text(value: str | bytes) -> list[str]:
     unit = "characters" if isinstance(value, str) else "bytes"
-    shown = repr(value[:300])
-    return [f"{type(value).__name__} of {len(value)} {unit}: {shown}{' ...' if len(value) > 300 else ''}"]
+    quoted = repr(value[:300])
+    return [f"{type(value).__name__} of {len(value)} {unit}: {quoted}{' ...' if len(value) > 300 else ''}"]
 
 
 def _container(value: Any) -> list[str]:
@@ -307,7 +307,7 @@ def item_text(value: Any) -> str:
 
 
 def _is_known_scalar(value: Any) -> bool:
-    """True for a scalar of a well-known package."""
+    """Return whether the value is a scalar of a well-known package."""
     return (
         package(value) in SCALAR_PACKAGES and not hasattr(type(value), "__len__") and not issubclass(type(value), type)
     )

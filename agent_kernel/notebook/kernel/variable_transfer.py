@@ -145,11 +145,11 @@ def _size(value: Any) -> int:
     if isinstance(size := getattr(value, "nbytes", None), int):
         return size
     if isinstance(value, list | tuple | set | frozenset | dict):
-        return _of_items(value)
+        return _estimate_items(value)
     return sys.getsizeof(value, 0)
 
 
-def _of_items(value: Any) -> int:
+def _estimate_items(value: Any) -> int:
     size, left, waiting = 0, MAX_ITEMS, [value]
     while waiting and left > 0:
         item = waiting.pop()

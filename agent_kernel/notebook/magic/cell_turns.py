@@ -152,7 +152,7 @@ class CellTurns:
         if form == "fix" and task:
             self._propose_tried(started["turn"], screen, task)
             return end
-        self._parts.applier.after(started["turn"], prompt.text, screen, result.name if result else "")
+        self._parts.applier.offer_changes(started["turn"], prompt.text, screen, result.name if result else "")
         if form == "code":
             self._propose(extract_code(turn.answer), screen, task)
         return end
@@ -161,7 +161,7 @@ class CellTurns:
         """Set the variable of the turn. Discards the current draft, so that the next draft is forked with the variable
         in it."""
         value, how = result.find_value(
-            followed.answer, followed.value, lambda: self._parts.applier.value(turn, result.name, screen)
+            followed.answer, followed.value, lambda: self._parts.applier.compute_value(turn, result.name, screen)
         )
         result.set(self._shell, value, how, screen)
         self._drafts.drop()
@@ -172,7 +172,7 @@ class CellTurns:
         started: Mapping[str, Any] = self._context.server.call("POST", "turns", body)
         self._context.last_turn = started["turn"]
         if again := started.get("asked_again"):
-            screen.line(self._requests.why_again(str(again["reason"]), str(again["turn"])))
+            screen.line(self._requests.explain_repetition(str(again["reason"]), str(again["turn"])))
         return started
 
     def _run_in_background(self, prompt: CellPrompt, body: Mapping[str, Any], publisher: CellPublisher) -> None:

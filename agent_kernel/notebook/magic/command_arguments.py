@@ -12,10 +12,10 @@ FLAGS = ("--json", "--yes", "--use", "--none")
 class CommandArguments:
     """The parsed arguments of a command: flags, at most one option with a value, and the remaining words."""
 
-    def __init__(self, rest: str, option: str = "", more: tuple[str, ...] = ()) -> None:
-        """Parse ``rest``. ``option`` is the option that takes a value, and ``more`` are flags that this command accepts
-        in addition to those of every command. Raises AgentError for an unclosed quote, an unknown flag or an option
-        without its value."""
+    def __init__(self, rest: str, option: str = "", extra_flags: tuple[str, ...] = ()) -> None:
+        """Parse ``rest``. ``option`` is the option that takes a value, and ``extra_flags`` are flags that this
+        command accepts in addition to those of every command. Raises AgentError for an unclosed quote, an unknown
+        flag or an option without its value."""
         words = split_words(rest)
         self.option = ""
         if option and option in words:
@@ -24,9 +24,9 @@ class CommandArguments:
                 raise AgentError(f"{option} needs a value.")
             self.option = words.pop(index + 1)
             words.pop(index)
-        known = (*FLAGS, *more)
-        self.flags = {word for word in words if word in known}
-        self.rest = [word for word in words if word not in known]
+        allowed_flags = (*FLAGS, *extra_flags)
+        self.flags = {word for word in words if word in allowed_flags}
+        self.rest = [word for word in words if word not in allowed_flags]
         unknown = [word for word in self.rest if word.startswith("--")]
         if unknown:
             raise AgentError(f"this command has no option {unknown[0]}; %agent help lists the options.")

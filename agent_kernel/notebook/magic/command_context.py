@@ -135,19 +135,21 @@ class CommandContext:
         if "--yes" not in arguments.flags and not self.person.agrees(question):
             raise AgentError(f"{refused}: you have not confirmed it. The option --yes confirms without a question.")
 
-    def await_confirmation(self, answer: Json, why: str, what: str) -> None:
-        """If ``answer`` says that the server requires a confirmation, show a link and wait until the user has confirmed
-        the request in the browser. A kernel cannot confirm a request itself, because code of the model may run in the
-        kernel. ``why`` is the reason, and ``what`` the text of the link. Raises AgentError if the user refuses."""
+    def await_confirmation(self, answer: Json, why: str, link_text: str) -> None:
+        """Show a link and wait until the user has confirmed the request in the browser, if ``answer`` says that the
+        server requires a confirmation. A kernel cannot confirm a request itself, because code of the model may run in
+        the kernel. ``why`` is the reason, and ``link_text`` the text of the link. Raises AgentError if the user
+        refuses."""
         if "pending" not in answer:
             return
         url = html.escape(answer["url"], quote=True)
         self.publish(
             {
                 "text/html": f"<div>{html.escape(why)} "
-                f"<a href='{url}' target='_blank' rel='noopener'>{html.escape(what)}</a>; "
+                f"<a href='{url}' target='_blank' rel='noopener'>{html.escape(link_text)}</a>; "
                 "this cell waits until you confirm; stop the cell to change nothing.</div>",
-                "text/plain": f"{why} {what}: open {answer['url']}{ON_HUB if answer['url'].startswith('/') else ''}",
+                "text/plain": f"{why} {link_text}: open {answer['url']}"
+                f"{ON_HUB if answer['url'].startswith('/') else ''}",
             }
         )
         while (status := self.server.call("GET", route("binds", answer["pending"]))["status"]) != "confirmed":

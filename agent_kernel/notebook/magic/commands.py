@@ -197,8 +197,8 @@ class Commands:
             text = "The newest summary is removed; the model reads the turns that it summarised again."
             self._context.print_line(text if removed else "Nothing was removed: this conversation has no summary.")
             return
-        made = self._context.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
-        text = f"The model continues from this summary; every turn is kept.\n\n{made['text']}" if made else ""
+        summary = self._context.server.call("POST", path, {}, timeout=COMPACT_TIMEOUT_S)["summary"]
+        text = f"The model continues from this summary; every turn is kept.\n\n{summary['text']}" if summary else ""
         self._context.print_line(text or "Nothing was summarised: no turn of this conversation is old enough.")
 
     # ------------------------------------------------------------------------------------------- skills and trust
@@ -277,10 +277,10 @@ def _no_command(name: str, rest: str = "") -> AgentError:
     because the user has probably left out ``ask``. It then suggests no similar command, because "what", for example, is
     similar to the name of a command."""
     near = difflib.get_close_matches(name, HELP, 1)
-    meant = f"Did you mean %agent {near[0]}?" if near else HELP_HINT
+    suggestion = f"Did you mean %agent {near[0]}?" if near else HELP_HINT
     if len(rest.split()) >= QUESTION_WORDS:
-        meant = f"{ASK_HINT} {HELP_HINT}"
-    return AgentError(f"%agent has no command {name!r}. {meant}")
+        suggestion = f"{ASK_HINT} {HELP_HINT}"
+    return AgentError(f"%agent has no command {name!r}. {suggestion}")
 
 
 def _title(session: Json) -> str:

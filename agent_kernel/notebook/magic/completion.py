@@ -65,8 +65,8 @@ class MagicCompleter:
         before_token = context.text_until_cursor.removesuffix(context.token)
         if before_token.endswith(("{", "@")) and is_agent_cell(context.full_text):
             names = complete_file(context.token) if before_token.endswith("@") else self._names()
-            named = [SimpleCompletion(name) for name in names if name.startswith(context.token)]
-            return {"completions": named, "suppress": True}
+            completions = [SimpleCompletion(name) for name in names if name.startswith(context.token)]
+            return {"completions": completions, "suppress": True}
         words = context.text_until_cursor.split()
         if not words or words[0] not in MAGICS or (len(words) == 1 and context.token):
             return {"completions": []}
@@ -94,8 +94,10 @@ class MagicCompleter:
             return list(HELP)
         if before == ["model", "pull"]:
             return self._models()
-        completer = self._completers.get(before[0]) if len(before) == 1 else None
-        return completer() if completer else list(WORDS.get(before[0], ())) if len(before) == 1 else []
+        if len(before) > 1:
+            return []
+        completer = self._completers.get(before[0])
+        return completer() if completer else list(WORDS.get(before[0], ()))
 
     def _sessions(self) -> list[str]:
         return self._names_from("sessions", "sessions", "id")
@@ -106,9 +108,9 @@ class MagicCompleter:
     def _variables(self) -> list[str]:
         return self._names_of_session("variables")
 
-    def _names_of_session(self, what: str) -> list[str]:
+    def _names_of_session(self, kind: str) -> list[str]:
         session = self._answer("binding").get("session")
-        return self._names_from(route("sessions", session["id"], what), what, "name") if session else []
+        return self._names_from(route("sessions", session["id"], kind), kind, "name") if session else []
 
     def _models(self) -> list[str]:
         return self._names_from("models", "models", "name")
@@ -116,8 +118,8 @@ class MagicCompleter:
     def _engines(self) -> list[str]:
         return self._names_from("models", "engines", "name")
 
-    def _names_from(self, route: str, what: str, key: str) -> list[str]:
-        return [str(entry[key]) for entry in self._answer(route).get(what, ())]
+    def _names_from(self, route: str, kind: str, key: str) -> list[str]:
+        return [str(entry[key]) for entry in self._answer(route).get(kind, ())]
 
     def _answer(self, route: str) -> Mapping[str, Any]:
         at, answer = self._cache.get(route, (0.0, {}))

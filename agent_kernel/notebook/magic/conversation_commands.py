@@ -45,7 +45,10 @@ class ConversationCommands:
     def branches(self, rest: str) -> None:
         arguments = CommandArguments(rest)
         branches = self._list_branches(self._context.require_session())
-        rows = [(one["name"], one["turns"], one["parent"], moment(one["created"]), _current(one)) for one in branches]
+        rows = [
+            (branch["name"], branch["turns"], branch["parent"], moment(branch["created"]), _current(branch))
+            for branch in branches
+        ]
         self._context.list(arguments, branches, ("branch", "turns", "from", "made", ""), rows)
 
     def switch(self, rest: str) -> None:
@@ -59,20 +62,21 @@ class ConversationCommands:
     def branch(self, rest: str) -> None:
         if rest and not rest.isdecimal():
             raise AgentError("Usage: %agent branch [N]. The new branch begins with the first N turns of this one.")
-        made = self._create_branch(self._context.require_session(), rest)
-        left = f"{turn_count(made['turns'])} of {made['parent']}" if made["parent"] else turn_count(made["turns"])
-        self._print_line(f"This notebook continues the new branch {made['name']}, which starts with {left}.")
+        branch = self._create_branch(self._context.require_session(), rest)
+        turns = turn_count(branch["turns"])
+        beginning = f"{turns} of {branch['parent']}" if branch["parent"] else turns
+        self._print_line(f"This notebook continues the new branch {branch['name']}, which starts with {beginning}.")
 
     def go_on(self, node: str) -> None:
         """Continue the branch named ``node``. If ``node`` is the number of a turn, create a branch after that turn and
         continue it."""
         session = self._context.require_session()
-        known = {branch["name"] for branch in self._list_branches(session)}
-        if node not in known and not node.isdecimal():
+        branch_names = {branch["name"] for branch in self._list_branches(session)}
+        if node not in branch_names and not node.isdecimal():
             raise AgentError(
-                f"--branch must be the name of a branch ({', '.join(sorted(known))}) or the number of a turn."
+                f"--branch must be the name of a branch ({', '.join(sorted(branch_names))}) or the number of a turn."
             )
-        if node not in known:
+        if node not in branch_names:
             self._create_branch(session, node)
         elif node != session["branch"]:
             self._context.server.call("PUT", session_path(session, "branch"), {"name": node})
@@ -109,8 +113,15 @@ class ConversationCommands:
         versions = answer["versions"]
         if not arguments.rest:
             rows = [
-                (one["version"], one["branch"], moment(one["opened"]), one["state"], one["model"], _current(one))
-                for one in versions
+                (
+                    version["version"],
+                    version["branch"],
+                    moment(version["opened"]),
+                    version["state"],
+                    version["model"],
+                    _current(version),
+                )
+                for version in versions
             ]
             self._context.list(arguments, versions, ("version", "branch", "asked", "state", "model", ""), rows)
             return

@@ -42,8 +42,8 @@ class ExportCommands:
         left_out = json.loads(headers.get("X-Agent-Left-Out", "{}"))
         suffix = Path(headers.get_filename("session.json")).suffix
         target = path or Path(_file_name(session["title"] or session["id"]) + suffix)
-        write_file(target, document, over="--yes" in arguments.flags)
-        self._print_line(f"Wrote {len(document):,} bytes to {target} ({format}).{_without(left_out)}")
+        write_file(target, document, replace="--yes" in arguments.flags)
+        self._print_line(f"Wrote {len(document):,} bytes to {target} ({format}).{_describe_left_out(left_out)}")
 
     def import_(self, rest: str) -> None:
         """Preview a document, ask the user, and import it as a new session."""
@@ -98,6 +98,6 @@ def _file_name(title: str) -> str:
     return re.sub(r"[^\w.-]+", "-", title).strip("-.")[:80] or "session"
 
 
-def _without(left_out: Mapping[str, int]) -> str:
+def _describe_left_out(left_out: Mapping[str, int]) -> str:
     parts = ", ".join(f"{count} {what}" for what, count in left_out.items())
     return f" The format has no place for: {parts}." if parts else ""

@@ -76,8 +76,8 @@ def build_fix_request(shell: Any, executions: ExecutionHistory, words: str) -> C
         raise AgentError(f"{missing} since this kernel was started; run the one that fails, then ask again.")
     number, _, source, traceback = failure
     prompt = FIX.format(number=number, error=_error_line(traceback))
-    made = [name for name in _bound_names(shell, source) if name not in shell.user_ns]
-    prompt = _prompt(prompt, made, words[chosen.end() :] if chosen else words)
+    new_names = [name for name in _bound_names(shell, source) if name not in shell.user_ns]
+    prompt = _prompt(prompt, new_names, words[chosen.end() :] if chosen else words)
     review = ProgramReview(lambda code: _refuse_fix(shell, number, source, traceback, code))
     return CellTask(prompt, _failure_notes(shell, failure), "fix", source, review, NONE_RAN)
 
@@ -112,8 +112,8 @@ def _error_line(traceback: str) -> str:
     return last_line if len(last_line) <= 200 else f"{last_line[:200]} ..."
 
 
-def _prompt(prompt: str, made: list[str], words: str) -> str:
-    makes = MAKES.format(names=", ".join(made[:MAX_NAMES])) if made else ""
+def _prompt(prompt: str, parts: list[str], words: str) -> str:
+    makes = MAKES.format(names=", ".join(parts[:MAX_NAMES])) if parts else ""
     return prompt + makes + (f"\n{words}" if words else "")
 
 
@@ -161,18 +161,19 @@ def diff_bundle(failed: str, proposed: str) -> Bundle:
     return {"text/markdown": code_block(text, "diff"), "text/plain": text}
 
 
-def is_same_code(shell: Any, one: str, other: str) -> bool:
-    """Return whether the cells ``one`` and ``other`` have the same code. Comments, blank lines and layout are
+def is_same_code(shell: Any, cell: str, other_cell: str) -> bool:
+    """Return whether the cells ``cell`` and ``other_cell`` have the same code. Comments, blank lines and layout are
     ignored."""
     try:
-        first, second = (ast.dump(ast.parse(to_plain_python(shell, code))) for code in (one, other))
+        first, second = (ast.dump(ast.parse(to_plain_python(shell, code))) for code in (cell, other_cell))
     except UNPARSABLE:
-        return one.split() == other.split()
+        return cell.split() == other_cell.split()
     return first == second
 
 
 def _bound_names(shell: Any, source: str) -> list[str]:
-    """Return the names that the cell binds at its top level, in order, without imports and loop variables."""
+    """Return the names that the top level of the cell assigns or defines, in order, without imports and loop
+    variables."""
     code = to_plain_python(shell, source)
     try:
         symbols = symtable.symtable(code, "cell", "exec").get_symbols()

@@ -43,7 +43,7 @@ class FreezeCommand:
 
     def freeze(self, rest: str) -> None:
         """Freeze the notebook as it was last saved. An existing file is replaced only with --yes."""
-        arguments = CommandArguments(rest, more=("--in-place",))
+        arguments = CommandArguments(rest, extra_flags=("--in-place",))
         in_place, replace = "--in-place" in arguments.flags, "--yes" in arguments.flags
         binding = self._context.server.call("GET", "binding")
         path = self._file(arguments.text, binding)
@@ -53,27 +53,27 @@ class FreezeCommand:
             raise AgentError(NOT_OURS.format(path=path.absolute(), frozen=frozen_path.name))
         if in_place and binding.get("open"):
             raise AgentError(OPEN.format(name=path.name, frozen=frozen_path.name))
-        made = freeze_notebook(_read(path), list(self._turns()), partial(to_plain_python, self._context.shell))
+        frozen = freeze_notebook(_read(path), list(self._turns()), partial(to_plain_python, self._context.shell))
         backup_note = ""
         if in_place:
             backup = path.with_suffix(".before-freeze.ipynb")
-            write_file(backup, path.read_bytes(), like=path, over=replace)
+            write_file(backup, path.read_bytes(), notebook=path, replace=replace)
             backup_note = f" The original is in {backup.name}."
-        text = json.dumps(made.document, ensure_ascii=False, indent=1) + "\n"
+        text = json.dumps(frozen.document, ensure_ascii=False, indent=1) + "\n"
         target = path if in_place else frozen_path
         data = text.encode("utf-8", "surrogatepass")
-        write_file(target, data, like=path, over=in_place or replace)
-        self._context.print_line(f"Wrote {target}: {_describe(made)}.{backup_note}{'' if is_ours else OTHER}")
+        write_file(target, data, notebook=path, replace=in_place or replace)
+        self._context.print_line(f"Wrote {target}: {_describe(frozen)}.{backup_note}{'' if is_ours else OTHER}")
 
     def _file(self, path_text: str, binding: Mapping[str, Any]) -> Path:
-        path = Path(path_text).expanduser() if path_text else self._own(binding)
+        path = Path(path_text).expanduser() if path_text else self._find_own_notebook(binding)
         if path is None:
             raise AgentError("this kernel has no notebook; give its path: %agent freeze NOTEBOOK.ipynb.")
         if not path.is_file():
             raise AgentError(f"{path.absolute()} does not exist; give the path of the notebook: %agent freeze PATH.")
         return path
 
-    def _own(self, binding: Mapping[str, Any]) -> Path | None:
+    def _find_own_notebook(self, binding: Mapping[str, Any]) -> Path | None:
         """Return the path of this kernel's notebook, or None if it is unknown. ``binding`` has the notebook's name.
 
         Front ends such as VS Code send the path. Jupyter does not send it, but starts a kernel in the notebook's
@@ -85,7 +85,7 @@ class FreezeCommand:
         return Path(os.path.relpath(Path(self._context.shell.starting_dir, name))) if name else None
 
     def _is_ours(self, path: Path, binding: Mapping[str, Any]) -> bool:
-        own = self._own(binding)
+        own = self._find_own_notebook(binding)
         return own is not None and own.is_file() and own.samefile(path)
 
     def _turns(self) -> Iterator[FrozenTurn]:
@@ -132,8 +132,9 @@ def _read(path: Path) -> dict[str, Any]:
     return document
 
 
-def _describe(made: FrozenNotebook) -> str:
-    turns = f"{made.turns} turn{'s' * (made.turns != 1)} as text and {made.cells} plain cell{'s' * (made.cells != 1)}"
-    left = f"; {made.unknown} agent cell(s) had no answer on this branch and are text now" if made.unknown else ""
-    bound = f"; {made.bound} cell(s) still import agent_kernel and need it" if made.bound else ""
-    return f"{turns}{left}{bound}"
+def _describe(frozen: FrozenNotebook) -> str:
+    turns = f"{frozen.turns} turn{'s' * (frozen.turns != 1)} as text"
+    cells = f"{frozen.cells} plain cell{'s' * (frozen.cells != 1)}"
+    left = f"; {frozen.unknown} agent cell(s) had no answer on this branch and are text now" if frozen.unknown else ""
+    bound = f"; {frozen.bound} cell(s) still import agent_kernel and need it" if frozen.bound else ""
+    return f"{turns} and {cells}{left}{bound}"

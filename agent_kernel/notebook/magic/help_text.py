@@ -23,8 +23,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 def format_help(commands: Mapping[str, str]) -> str:
     """Return the help text for ``commands``. Commands that belong to no group are listed last, under "More"."""
-    known = {name for group in GROUPS.values() for name in group}
-    more = tuple(name for name in commands if name not in known)
+    grouped = {name for group in GROUPS.values() for name in group}
+    more = tuple(name for name in commands if name not in grouped)
     groups = {**GROUPS, **({"More": more} if more else {})}
     return "\n\n".join("\n".join([title, *_lines(commands, names)]) for title, names in groups.items())
 

@@ -57,7 +57,7 @@ class ModelCommands:
         )
         sent = f" From the next turn on, the whole conversation is sent to {engine['host']}."
         self._print_line(
-            f"This notebook talks to {engine['model']} ({_where(engine)}).{'' if engine['local'] else sent}"
+            f"This notebook talks to {engine['model']} ({_place_of(engine)}).{'' if engine['local'] else sent}"
         )
 
     def _list_models(self) -> None:
@@ -73,12 +73,12 @@ class ModelCommands:
         self._context.publish(table_bundle(("model", "", "state", "download", "licence", "publisher"), rows))
         if answer["engines"]:
             servers = [
-                (entry["name"], entry["model"], _where(entry), "refused" * entry["refused"])
+                (entry["name"], entry["model"], _place_of(entry), "refused" * entry["refused"])
                 for entry in answer["engines"]
             ]
             self._context.publish(table_bundle(("engine", "model", "where", ""), servers))
         engine = answer["current"]
-        current = f"This notebook talks to {engine['model']} ({_where(engine)}, {engine['state']})."
+        current = f"This notebook talks to {engine['model']} ({_place_of(engine)}, {engine['state']})."
         self._print_line(f"{current} {engine['problem']}".strip())
 
     def _pull(self, name: str) -> None:
@@ -101,5 +101,5 @@ class ModelCommands:
             raise AgentError(f"nothing was downloaded. To download it in a terminal: agent-kernel model pull {name}")
 
 
-def _where(engine: Mapping[str, Any]) -> str:
+def _place_of(engine: Mapping[str, Any]) -> str:
     return place(engine["local"], engine["host"])

@@ -63,7 +63,7 @@ class FrozenNotebook:
     def add_cells(self, document: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> None:
         """Add every cell of the original document. After them, add the code of turns that belong to no cell of the
         document."""
-        by_cell, cells = _by_cell(turns), self.document["cells"]
+        by_cell, cells = _group_by_cell(turns), self.document["cells"]
         met: set[str] = set()
         for cell in document.get("cells", ()):
             source, id = _join_source(cell.get("source")), str(cell.get("id", ""))
@@ -71,9 +71,9 @@ class FrozenNotebook:
             if cell.get("cell_type") != "code" or not is_agent_cell(source, metadata):
                 line_turns = list(by_cell.get(id, {}).values()) if ASKS.search(source) else []
                 met |= {turn.cell for turn in line_turns}
-                cells.append(self._plain_cell(_without(cell, line_turns), source))
-                texts = [one for one in cell.get("outputs", ()) if not _is_picture(one)]
-                cells += [made for turn in line_turns for made in self._turn_cells(turn, texts, source)]
+                cells.append(self._plain_cell(_without_turn_outputs(cell, line_turns), source))
+                texts = [output for output in cell.get("outputs", ()) if not _is_picture(output)]
+                cells += [new_cell for turn in line_turns for new_cell in self._turn_cells(turn, texts, source)]
             elif turn := by_cell.get(id, {}).get(id):
                 met.add(turn.cell)
                 cells += self._turn_cells(turn, cell.get("outputs", ()), source)
@@ -82,17 +82,17 @@ class FrozenNotebook:
                 cells += self._unknown_cells(cell.get("outputs", ()), source if prompt is None else prompt)
         rest = [turn for turn in turns if turn.ran and turn.cell not in met]
         cells += [_text(WITHOUT_CELL)] if rest else []
-        cells += [made for turn in rest for made in self._turn_cells(turn, (), "")]
+        cells += [new_cell for turn in rest for new_cell in self._turn_cells(turn, (), "")]
 
     def _turn_cells(self, turn: FrozenTurn, outputs: Sequence[Any], source: str) -> list[Json]:
         """Return the cells for the prompt, the code and the answer of a turn. Pictures among the outputs of the agent
         cell move to the last code cell."""
         self.turns += 1
         ran = _with_result(turn.ran, turn, source, outputs)
-        made = [_text(_quote(turn.prompt)), *(self._code_cell(code, where) for code, where in ran)]
+        new_cells = [_text(_quote(turn.prompt)), *(self._code_cell(code, where) for code, where in ran)]
         if ran:
-            made[-1]["outputs"] = [output for output in outputs if _is_picture(output)]
-        return [*made, _text(safe_markdown(turn.answer))] if turn.answer.strip() else made
+            new_cells[-1]["outputs"] = [output for output in outputs if _is_picture(output)]
+        return [*new_cells, _text(safe_markdown(turn.answer))] if turn.answer.strip() else new_cells
 
     def _code_cell(self, code: str, where: str) -> Json:
         plain = self.transformed(code)
@@ -140,7 +140,7 @@ def _use_plain_kernel(document: Json) -> None:
         spec |= {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
-def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
+def _group_by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
     """Map the id of each cell to its turns: a mapping from the cell id of the turn to the newest turn with this id. A
     cell with several ``%agent ask`` lines has several ids: ID, ID#2, ..."""
     by_cell: dict[str, dict[str, FrozenTurn]] = {}
@@ -151,26 +151,28 @@ def _by_cell(turns: Sequence[FrozenTurn]) -> dict[str, dict[str, FrozenTurn]]:
 
 
 def _with_result(
-    ran: Sequence[tuple[str, str]], turn: FrozenTurn, source: str, outputs: Sequence[Any]
+    programs: Sequence[tuple[str, str]], turn: FrozenTurn, source: str, outputs: Sequence[Any]
 ) -> list[tuple[str, str]]:
     """Return the programs of a turn. If the cell sets a variable (``-> name: type``), this includes the code that sets
     it: the last program with an assignment if that program computed the value, else an assignment of the value in the
     answer."""
     variable = _result_of(source, turn.prompt)
     if variable is None:
-        return list(ran)
+        return list(programs)
     beginning = f"{variable.name}: {variable.type or 'str'} = "
-    shown = [text for output in outputs if (text := _data(output).get("text/plain", "").strip()).startswith(beginning)]
-    if outputs and not shown:
-        return list(ran)  # the turn had no value of the type, or it ended before
+    texts = [text for output in outputs if (text := _data(output).get("text/plain", "").strip()).startswith(beginning)]
+    if outputs and not texts:
+        return list(programs)  # the turn had no value of the type, or it ended before
     value = turn.answer if not variable.type else _value_of_answer(turn.answer)
-    is_computed = shown[-1].endswith(COMPUTED) if shown else value is None
+    is_computed = texts[-1].endswith(COMPUTED) if texts else value is None
     if is_computed:
-        last = with_assignment(ran[-1][0], variable.name) if ran else ""
-        return [*ran[:-1], (last, ran[-1][1])] if last else [*ran, (NOT_SET.format(name=variable.name), "")]
+        last = with_assignment(programs[-1][0], variable.name) if programs else ""
+        return (
+            [*programs[:-1], (last, programs[-1][1])] if last else [*programs, (NOT_SET.format(name=variable.name), "")]
+        )
     is_class = isinstance(value, dict) and variable.type.replace(".", "").isidentifier() and variable.type != "dict"
     text = f"{variable.type}(**{value!r})" if is_class else repr(value)
-    return [*ran, (f"{variable.name} = {text}", "")]
+    return [*programs, (f"{variable.name} = {text}", "")]
 
 
 def _result_of(source: str, prompt: str) -> ResultVariable | None:
@@ -207,14 +209,14 @@ def _comment(match: re.Match[str]) -> str:
     return f"{match['indent']}{'pass  ' if match['indent'] else ''}# {match['line']}"
 
 
-def _without(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[str, Any]:
+def _without_turn_outputs(cell: Mapping[str, Any], turns: Sequence[FrozenTurn]) -> Mapping[str, Any]:
     """Return a cell without those of its outputs that show ``turns``, the turns of its ``%agent ask`` lines. The frozen
     notebook contains these turns as text and code cells."""
     if not turns:
         return cell
     answers = {turn.answer.strip() for turn in turns if turn.answer.strip()}
-    kept = [output for output in cell.get("outputs", ()) if not (_is_around(output) or _answer(output) in answers)]
-    return {**cell, "outputs": kept}
+    outputs = [output for output in cell.get("outputs", ()) if not (_is_around(output) or _answer(output) in answers)]
+    return {**cell, "outputs": outputs}
 
 
 def _output_markdown(output: Any) -> str:

@@ -57,14 +57,14 @@ class PermissionCommands:
         arguments, session = CommandArguments(rest), self._context.find_session()
         path = session_path(session, "permissions") if session else "agent/permissions"
         answer = self._context.server.call("GET", path)
-        mine = self._consent.rows(session["id"]) if session else []
+        own_decisions = self._consent.rows(session["id"]) if session else []
         if "--json" in arguments.flags:
-            self._context.publish(json_bundle({**answer, "kernel": [list(row) for row in mine]}))
+            self._context.publish(json_bundle({**answer, "kernel": [list(row) for row in own_decisions]}))
             return
         rows = [(name, WORDS[rule["permission"]], _because(rule)) for name, rule in answer["policy"].items()]
         for grant in answer.get("grants", ()):
             rows.append(_decision_row(grant["kind"], grant["tool"], grant["decision"] == "approve", "for this session"))
-        for kind, tool, decision in mine:
+        for kind, tool, decision in own_decisions:
             rows.append(_decision_row(kind, tool, decision == "allowed", "until this kernel restarts"))
         self._context.publish(table_bundle(("what", "", "because of"), rows))
 

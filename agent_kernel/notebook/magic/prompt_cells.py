@@ -63,7 +63,10 @@ def load_ipython_extension(shell: Any) -> None:
     """Run by ``%load_ext agent_kernel.notebook.magic.prompt_cells``. Loading the extension twice has no further
     effect."""
     magic.load(shell)
-    if not any(isinstance(getattr(one, "__self__", None), PromptCells) for one in shell.input_transformers_cleanup):
+    if not any(
+        isinstance(getattr(transformer, "__self__", None), PromptCells)
+        for transformer in shell.input_transformers_cleanup
+    ):
         PromptCells(shell)
         shell.magics_manager.registry["AgentMagics"].has_prompt_cells = True
 
@@ -71,6 +74,6 @@ def load_ipython_extension(shell: Any) -> None:
 def unload_ipython_extension(shell: Any) -> None:
     """Stop treating cells that begin with ``>`` as prompts. ``%unload_ext agent_kernel.notebook.magic.prompt_cells``
     calls this. The magics, ``%%agent`` for example, stay registered."""
-    for one in list(shell.input_transformers_cleanup):
-        if isinstance(cells := getattr(one, "__self__", None), PromptCells):
+    for transformer in list(shell.input_transformers_cleanup):
+        if isinstance(cells := getattr(transformer, "__self__", None), PromptCells):
             cells.close()

@@ -50,7 +50,7 @@ class PythonCommands:
         self._context.print_line(f"Python runs {self._target.described}.")
 
     def keep(self, rest: str) -> None:
-        self._applier.now(rest.replace(",", " ").split(), screen_for(self._context.shell))
+        self._applier.apply(rest.replace(",", " ").split(), screen_for(self._context.shell))
 
     def take(self, rest: str) -> None:
         words = rest.split()

@@ -41,10 +41,10 @@ class SearchQuery(NamedTuple):
         """Parse ``line``. Raises AgentError when it has no words to search for."""
         words = line.split()
         flags = FLAGS.intersection(words)
-        wanted = tuple(word for word in words if word not in FLAGS)
-        if not wanted:
+        search_words = tuple(word for word in words if word not in FLAGS)
+        if not search_words:
             raise AgentError("the words to search for are missing: %agent search WORDS")
-        return cls(wanted, flags)
+        return cls(search_words, flags)
 
     @property
     def path(self) -> str:

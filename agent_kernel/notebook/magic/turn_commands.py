@@ -82,7 +82,7 @@ class TurnCommands:
         request = build(self._context.shell, self._parts.executions, _unquote(options.words))
         cell = self._cells.id_of_line(f"{name} {request.prompt}")
         if request.form == "fix":
-            reason = self._why_untried(options)
+            reason = self._reason_untried(options)
             if reason and request.review.reference:
                 raise AgentError(fix_explain_improve.NO_DRAFT.format(reason=reason))
             options = replace(options, form="code") if reason else replace(options, form="fix", where="draft")
@@ -90,7 +90,7 @@ class TurnCommands:
             options = replace(options, form=request.form)
         self._run_turn(options, request.prompt, cell, request)
 
-    def _why_untried(self, options: CellOptions) -> str:
+    def _reason_untried(self, options: CellOptions) -> str:
         """Return why a proposed cell cannot be tried in a draft, or "" if it can."""
         if options.background:
             return "a background turn has no draft"
@@ -106,7 +106,7 @@ class TurnCommands:
         else:
             turn = rest or self._context.last_turn or self._context.find_turn()
         answer = self._context.server.call("GET", route("turns", turn, "versions"))
-        self._context.show_version(answer, next(each for each in answer["versions"] if each["turn"] == turn))
+        self._context.show_version(answer, next(version for version in answer["versions"] if version["turn"] == turn))
 
     def replay(self, rest: str) -> None:
         if replay_command.names_a_file(rest):

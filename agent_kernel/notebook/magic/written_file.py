@@ -1,4 +1,4 @@
-"""Writes the files that commands of ``%agent`` make."""
+"""Writes the files that the commands of ``%agent`` create."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 
 
-def write_file(path: Path, data: bytes, *, like: Path | None = None, over: bool) -> None:
-    """Write the file atomically. An existing file is replaced only with ``over`` and keeps its permissions; a new file
-    gets the permissions of ``like``, the notebook, if one is given. If the notebook itself is written and is a symbolic
-    link, its target is written. A link with a name that the user has not given is refused: it may come with a folder of
-    a stranger."""
-    if like is not None and path.is_symlink() and path != like:
+def write_file(path: Path, data: bytes, *, notebook: Path | None = None, replace: bool) -> None:
+    """Write the file atomically. ``replace`` allows replacing an existing file, which keeps its permissions. A new
+    file gets the permissions of ``notebook``, if that is given. If ``path`` is the notebook itself and a symbolic
+    link, the target of the link is written. With a notebook, any other link is refused: its name was derived from
+    that of the notebook, and a downloaded folder may contain a link that leads elsewhere."""
+    if notebook is not None and path.is_symlink() and path != notebook:
         raise AgentError(f"{path} is a symbolic link, which is not followed. Remove it first.")
-    if path.exists() and not over:
+    if path.exists() and not replace:
         raise AgentError(f"{path} exists already; choose another name, or add --yes to replace it.")
     real = path.resolve()
     beside = real.with_name(f".{os.getpid()}.{real.name}"[:60])
-    model = real if real.exists() else like
+    model = real if real.exists() else notebook
     try:
         beside.touch(0o666 if model is None else 0o600)
         beside.write_bytes(data)

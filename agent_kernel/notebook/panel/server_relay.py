@@ -25,12 +25,12 @@ MAX_AT_ONCE = 32
 
 
 class Relay:
-    """Relays the requests of one widget. ``known`` returns the server, or None while there is none. ``say`` sends a
-    message to the page that displays the widget; any thread may call it. A widget may be displayed in several views, so
-    every message to the page contains, as ``to``, the view that sent the request."""
+    """Relays the requests of one widget. ``find_server`` returns the server, or None while there is none. ``say``
+    sends a message to the page that displays the widget; any thread may call it. A widget may be displayed in several
+    views, so every message to the page contains, as ``to``, the view that sent the request."""
 
-    def __init__(self, known: Callable[[], ServerClient | None], say: Say) -> None:
-        self._known = known
+    def __init__(self, find_server: Callable[[], ServerClient | None], say: Say) -> None:
+        self._find_server = find_server
         self._say = say
         self._room = threading.BoundedSemaphore(MAX_AT_ONCE)
         self._followed: dict[tuple[str, str], TurnEvents] = {}
@@ -40,7 +40,7 @@ class Relay:
     @property
     def server(self) -> ServerClient:
         """The server of this kernel. Raises ServerUnreachable if there is none."""
-        if (server := self._known()) is None:
+        if (server := self._find_server()) is None:
             raise NO_SERVER
         return server
 

@@ -65,7 +65,9 @@ class BackgroundTurns:
         """Start following ``turn`` in a thread and return at once."""
         screen.status(BEGUN)
         thread = threading.Thread(target=self._follow, args=(turn, screen), name=f"agent-turn-{id}", daemon=True)
-        self._turns = {known: one for known, one in self._turns.items() if one.is_alive()} | {id: thread}
+        self._turns = {
+            known: other_thread for known, other_thread in self._turns.items() if other_thread.is_alive()
+        } | {id: thread}
         thread.start()
 
     def _follow(self, turn: CellTurn, screen: Screen) -> None:

@@ -92,12 +92,18 @@ class Claim:
         self._done.set()
         if patient:
             self._thread.join(2.0)
-        kept = _fitting(media)
-        if len(kept) < len(media):
-            text = f"{text}\n[{len(media) - len(kept)} of them are too large to be sent to you]"
-        body: dict[str, Any] = {"action": "finish", "status": status, "text": text, "media": kept, "shown": True}
-        if known := {name: value for name, value in (details or {}).items() if value}:
-            body["details"] = known
+        fitting_media = _fitting(media)
+        if len(fitting_media) < len(media):
+            text = f"{text}\n[{len(media) - len(fitting_media)} of them are too large to be sent to you]"
+        body: dict[str, Any] = {
+            "action": "finish",
+            "status": status,
+            "text": text,
+            "media": fitting_media,
+            "shown": True,
+        }
+        if nonempty := {name: value for name, value in (details or {}).items() if value}:
+            body["details"] = nonempty
         for attempt in range(TRIES if patient else 1):
             try:
                 self._post(body, 30.0 if patient else 0.4)

@@ -236,8 +236,10 @@ def _unknown(flag: str) -> Option:
     # Names are compared without the dashes, because two equal characters make any two short options look similar.
     long = {known.removeprefix("--"): known for known in BY_FLAG if known.startswith("--")}
     near = difflib.get_close_matches(flag.removeprefix("--"), long, 1)
-    meant = f" Did you mean {long[near[0]]}?" if near else ""
-    raise AgentError(f"%%agent has no option {flag}.{meant} A prompt that starts with a dash goes on the next line.")
+    suggestion = f" Did you mean {long[near[0]]}?" if near else ""
+    raise AgentError(
+        f"%%agent has no option {flag}.{suggestion} A prompt that starts with a dash goes on the next line."
+    )
 
 
 def usage() -> str:

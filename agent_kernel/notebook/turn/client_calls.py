@@ -74,7 +74,7 @@ class ClientCalls:
             outcome = self.parts.drafts.run(turn, card.code, listener, show, returns_value=returns_value)
             if not outcome.needs_kernel:
                 return outcome
-            return self.parts.applier.for_real(turn, card, self.screen, returns_value=returns_value) or outcome
+            return self.parts.applier.offer_in_kernel(turn, card, self.screen, returns_value=returns_value) or outcome
 
         return ClientTool(run, code=prepare_code)
 

@@ -25,10 +25,10 @@ class ExecutionHistory:
         self._ran: OrderedDict[int, tuple[str, str]] = OrderedDict()
         self._prompts: set[int] = set()
         self.failures = RecentEntries[int, tuple[int, str, str, str]](KEPT_FAILURES)
-        shell.events.register("post_run_cell", self._after)
+        shell.events.register("post_run_cell", self._record_result)
 
     def close(self) -> None:
-        self._shell.events.unregister("post_run_cell", self._after)
+        self._shell.events.unregister("post_run_cell", self._record_result)
 
     @property
     def failure(self) -> tuple[int, str, str, str] | None:
@@ -51,7 +51,7 @@ class ExecutionHistory:
         ran = [cell for cell, _ in self._ran.values() if cell]
         return list(dict.fromkeys(reversed(ran)))[::-1]
 
-    def _after(self, result: Any) -> None:
+    def _record_result(self, result: Any) -> None:
         if not result.info.store_history or result.execution_count is None:
             return
         cell = parent_request(self._shell).get("metadata", {}).get("cellId")

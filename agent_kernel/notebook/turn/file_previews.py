@@ -124,13 +124,13 @@ def _readable_path(name: str) -> str | None:
     if extension not in TABLES | JSON_LINES | TEXTS | {"json"} | BY_PANDAS.keys():
         return None
     try:
-        here, path = os.path.realpath(os.getcwd()), os.path.realpath(name)
-        if not stat.S_ISREG(os.stat(path).st_mode) or not path.startswith(here.rstrip("/") + "/"):
+        workdir, path = os.path.realpath(os.getcwd()), os.path.realpath(name)
+        if not stat.S_ISREG(os.stat(path).st_mode) or not path.startswith(workdir.rstrip("/") + "/"):
             return None
         allowed = [os.path.realpath(root) for root in readable_paths()]
     except (OSError, ValueError):
         return None
-    if any(part.startswith(".") or ".agent." in part for part in Path(path).relative_to(here).parts):
+    if any(part.startswith(".") or ".agent." in part for part in Path(path).relative_to(workdir).parts):
         return None
     return path if any(path == root or path.startswith(root.rstrip("/") + "/") for root in allowed) else None
 
@@ -163,8 +163,8 @@ def _describe_binary_table(name: str, path: str, extension: str) -> str:
             first, rows = _parquet_columns(path), list[str]()
         elif extension == "xlsx":
             first, cells = _workbook_rows(path)
-            shown = (["" if cell is None else _cut(str(cell)) for cell in row] for row in cells[: ROWS + 1])
-            rows = [_one_line(",".join(row)) for row in shown]
+            texts = (["" if cell is None else _cut(str(cell)) for cell in row] for row in cells[: ROWS + 1])
+            rows = [_one_line(",".join(row)) for row in texts]
             labels = cells[0] if cells else []
             conversions = _conversions(name, labels, [[row[at] for row in cells[1:]] for at in range(len(labels))])
         else:
@@ -207,10 +207,10 @@ def _conversions(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any
     if not table.isidentifier():
         return []
     # The cells keep the spaces at their ends, because these spaces are a reason for a conversion.
-    known = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
+    present = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
     return [
         fact
-        for label, column in zip(columns, known, strict=True)
+        for label, column in zip(columns, present, strict=True)
         # A column needs no conversion if pandas converts it itself: if all texts are numbers, or all are true or false.
         if _type([str(cell) for cell in column]) in ("str", "day first")
         and (fact := describe_conversion(table, label, column))
@@ -266,15 +266,15 @@ def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
     options += [f"encoding={head.encoding!r}"] if head.encoding == "latin-1" else []
     count = f"{len(rows) - 1} rows x " if head.whole else ""
     more = f", and {len(rows[0]) - MAX_COLUMNS} more" if len(rows[0]) > MAX_COLUMNS else ""
-    named = zip(columns, ("date" if kind == "day first" else kind for kind in kinds), strict=True)
-    described = ", ".join(f"{_cut(column)} {kind}" for column, kind in named)
-    shown = [separator.join(_cut(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
+    typed_columns = zip(columns, ("date" if kind == "day first" else kind for kind in kinds), strict=True)
+    described = ", ".join(f"{_cut(column)} {kind}" for column, kind in typed_columns)
+    first_lines = [separator.join(_cut(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
     reads = _reads(f"pd.read_csv({', '.join([repr(name), *options])})")
     conversions = _conversions(
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
     first = f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"
-    return [_one_line(first), *map(_one_line, shown)], conversions
+    return [_one_line(first), *map(_one_line, first_lines)], conversions
 
 
 def _separator(lines: Sequence[str]) -> str:
@@ -304,30 +304,37 @@ def _number_options(cells: Sequence[Sequence[str]], kinds: list[str], separator:
     options: list[str] = []
     written = DECIMAL_COMMA if separator != "," else THOUSANDS
     for at, column in enumerate(cells):
-        known = [text for cell in column if (text := cell.strip()) not in MISSING]
-        if kinds[at] != "str" or not known or not all(map(written.fullmatch, known)):
+        present = [text for cell in column if (text := cell.strip()) not in MISSING]
+        if kinds[at] != "str" or not present or not all(map(written.fullmatch, present)):
             continue
         fraction, group = (",", ".") if written is DECIMAL_COMMA else (".", ",")
         options += [f"decimal={fraction!r}"] if fraction == "," else []
-        options += [f"thousands={group!r}"] if any(group in text for text in known) else []
-        whole = len(known) == len(column) and not any(fraction in text for text in known)
+        options += [f"thousands={group!r}"] if any(group in text for text in present) else []
+        whole = len(present) == len(column) and not any(fraction in text for text in present)
         kinds[at] = "int64" if whole else "float64"
     return list(dict.fromkeys(options))
 
 
 def _type(cells: Sequence[str]) -> str:
-    known = [text for cell in cells if (text := cell.strip()) not in MISSING]
-    if not known:
+    present = [text for cell in cells if (text := cell.strip()) not in MISSING]
+    if not present:
         return "str"
-    kind = next((name for name, fits in TYPES if all(map(fits, known))), "str")
-    if kind == "str" and all(days := [DAY_FIRST.fullmatch(text) for text in known]):
-        # In dates with slashes, a first or second number above 12 shows which of the two is the day.
-        is_month_first = all(day[3] and int(day[1]) <= 12 for day in days if day)
-        if is_month_first and any(day[3] and int(day[3]) > 12 for day in days if day):
-            return "date"
-        return "day first" if any(day[2] or int(day[1]) > 12 for day in days if day) else "str"
-    kind = "float64" if kind == "str" and all(TYPES[0][1](text) or TYPES[1][1](text) for text in known) else kind
-    return "float64" if kind == "int64" and len(known) < len(cells) else kind
+    kind = next((name for name, fits in TYPES if all(map(fits, present))), "str")
+    days = [match for text in present if (match := DAY_FIRST.fullmatch(text))]
+    if kind == "str" and len(days) == len(present):
+        return _date_type(days)
+    (_, is_integer), (_, is_decimal) = TYPES[:2]
+    if kind == "str" and all(is_integer(text) or is_decimal(text) for text in present):
+        return "float64"
+    return "float64" if kind == "int64" and len(present) < len(cells) else kind
+
+
+def _date_type(dates: Sequence[re.Match[str]]) -> str:
+    """Return ``date`` or ``day first``; ``str`` if no number above 12 in dates with slashes shows which is the day."""
+    is_month_first = all(match[3] and int(match[1]) <= 12 for match in dates)
+    if is_month_first and any(int(match[3]) > 12 for match in dates):
+        return "date"
+    return "day first" if any(match[2] or int(match[1]) > 12 for match in dates) else "str"
 
 
 def _describe_text(name: str, head: FileHead, prompt: str, extension: str) -> list[str]:

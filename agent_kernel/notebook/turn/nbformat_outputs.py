@@ -32,13 +32,13 @@ class _Cell:
         self, data: Mapping[str, Any], metadata: Mapping[str, Any], *, transient: Mapping[str, Any], update: bool
     ) -> None:
         id = str(transient.get("display_id", ""))
-        shown = {"output_type": "display_data", "data": dict(data), "metadata": dict(metadata)}
+        output = {"output_type": "display_data", "data": dict(data), "metadata": dict(metadata)}
         if id and id in self._by_id:
-            self._by_id[id].update(shown)
+            self._by_id[id].update(output)
             return
         if not update:
-            self.outputs.append(shown)
-            self._by_id[id] = shown
+            self.outputs.append(output)
+            self._by_id[id] = output
 
 
 def render_outputs(events: Iterable[Event], summary: TurnSummary, server: str) -> list[Output]:

@@ -28,8 +28,8 @@ class PendingApprovals:
     def add(self, request: ApprovalRequired, session: str, card: Card | None) -> None:
         code = card.code if card else format_arguments(request.arguments)
         with self._lock:
-            shown = Card(request.call, request.name, request.target, code, WAITING)
-            self._questions[request.approval] = PendingApproval(request, session, shown)
+            question_card = Card(request.call, request.name, request.target, code, WAITING)
+            self._questions[request.approval] = PendingApproval(request, session, question_card)
 
     def remove(self, approval: str) -> None:
         """Remove a request that some client has answered."""
@@ -39,7 +39,9 @@ class PendingApprovals:
     def forget(self, calls: set[str]) -> None:
         """Remove the requests for these calls, because their turn has ended."""
         with self._lock:
-            self._questions = {name: one for name, one in self._questions.items() if one.request.call not in calls}
+            self._questions = {
+                name: question for name, question in self._questions.items() if question.request.call not in calls
+            }
 
     @property
     def questions(self) -> list[PendingApproval]:

@@ -61,23 +61,23 @@ class RequestBuilder:
         """Return the body of the request that starts a turn. ``notes`` are further notes for the model. ``result`` is
         the variable that gets the result of the turn. Raises AgentError for an unknown variable or an unreadable
         picture."""
-        named = named_in_braces(prompt, self._shell.user_ns)
-        place = self._where(request, session)
-        copies = self._copies(request, prompt, named, place)
+        variables = named_in_braces(prompt, self._shell.user_ns)
+        place = self._target(request, session)
+        copies = self._copies(request, prompt, variables, place)
         form = result.format(request.form) if result else FORMS[request.form]
         if result:
             result.check_place(place)
-        files = _files(without_braces(prompt, named), place)
+        files = _files(without_braces(prompt, variables), place)
         # The newest tables are not described for a sandbox, which does not have them, and for a turn whose notes or
         # files already state its subject.
         newest = not (notes or files or place == "sandbox")
-        names = [*request.variables, *named]
+        names = [*request.variables, *variables]
         data = self._describe_data(prompt, session, names, place, has_files=bool(files), newest=newest)
         context = [*notes, *_with_lines(data, copies), *files, *form.notes]
         # The stored answer does not contain the value of a program, so a typed result is always asked for again.
         may_show_stored = not (request.fresh or (result and result.type)) and self.run_all.is_sent_with_others()
         body: dict[str, Any] = {
-            "prompt": without_braces(prompt, named),
+            "prompt": without_braces(prompt, variables),
             "context": context,
             "cell": cell,
             "rerun": "show" if may_show_stored else "ask",
@@ -111,7 +111,7 @@ class RequestBuilder:
         place = self.target.of("", live_is_allowed=self._is_allowed(""))
         return {**self._runs(CellOptions()), **({"where": place} if place else {})}
 
-    def why_again(self, reason: str, turn: str) -> str:
+    def explain_repetition(self, reason: str, turn: str) -> str:
         """Return a line that tells the user why the cell is asked again although the turn ``turn`` has a stored answer.
         The reasons come from the server; for changed variables, this names the variables."""
         if reason != "variables":
@@ -128,14 +128,14 @@ class RequestBuilder:
             return frozenset()
         return frozenset(request.allows) | (frozenset({LIVE}) if request.where == "live" else frozenset())
 
-    def _where(self, request: CellOptions, session: str) -> str:
+    def _target(self, request: CellOptions, session: str) -> str:
         if request.background:
             if request.where in ("live", "draft") or LIVE in request.allows:
                 raise AgentError(NOT_IN_BACKGROUND.format(where=request.where or "live (--auto)"))
             return "sandbox"
         self._parts.drafts.begin()
-        asked = request.where or ("live" if LIVE in request.allows else "")
-        return self.target.of(asked, live_is_allowed=self._is_allowed(session))
+        choice = request.where or ("live" if LIVE in request.allows else "")
+        return self.target.of(choice, live_is_allowed=self._is_allowed(session))
 
     def _runs(self, request: CellOptions) -> dict[str, Any]:
         """Return the tools and functions that this kernel offers. A background turn gets none, because its cell ends
@@ -144,7 +144,7 @@ class RequestBuilder:
             return {"client_tools": [], "functions": []}
         return {"client_tools": self._parts.tools.declare(), "functions": self._parts.functions.to_json()}
 
-    def _copies(self, request: CellOptions, prompt: str, named: list[str], place: str) -> CopiedVariables:
+    def _copies(self, request: CellOptions, prompt: str, names: list[str], place: str) -> CopiedVariables:
         """Return copies of variables for the sandbox; none if Python runs elsewhere. Copied are the variables that the
         options or the prompt name. If the sandbox is used in place of a draft, tables that the prompt mentions are
         copied too."""
@@ -155,14 +155,14 @@ class RequestBuilder:
         if place != "sandbox":
             return CopiedVariables()
         tables = tables_mentioned(prompt, namespace) if request.where == "draft" or request.background else []
-        copies = copy_variables(dict.fromkeys([*request.variables, *named, *tables]), namespace)
+        copies = copy_variables(dict.fromkeys([*request.variables, *names, *tables]), namespace)
         for name, reason in copies.left_out.items():
             text = f"{name} is not in the sandbox; the model gets only its description: {reason}."
             self._shell.display_pub.publish(line_bundle(text))
         return copies
 
     def _describe_data(
-        self, prompt: str, session: str, named: Sequence[str], place: str, *, has_files: bool, newest: bool
+        self, prompt: str, session: str, names: Sequence[str], place: str, *, has_files: bool, newest: bool
     ) -> list[Note]:
         """Describe the data that the prompt is about (see ``describe_data``). The description comes from the kernel or,
         if the turn continues in a draft whose code has changed the data, from the draft. In the second case the
@@ -170,19 +170,19 @@ class RequestBuilder:
         a stored turn."""
         before, earlier = self._earlier
         earlier = earlier if before == session and not has_files else ""
-        options: dict[str, Any] = {"named": [*named], "earlier": earlier, "newest": newest}
-        here = _note("\n".join(describe_data(prompt, self._shell.user_ns, **options)))
+        options: dict[str, Any] = {"named": [*names], "earlier": earlier, "newest": newest}
+        kernel_note = _note("\n".join(describe_data(prompt, self._shell.user_ns, **options)))
         drafted = _note(self._parts.drafts.describe_data(prompt, options) if place == "draft" else "")
-        data = drafted or here
+        data = drafted or kernel_note
         is_named = has_files or data.get("title") == NAMED
         self._earlier = (session, f"{earlier}\n{prompt}"[-MAX_EARLIER:] if earlier and not is_named else prompt)
-        if data in ({}, here):
+        if data in ({}, kernel_note):
             return [data] if data else []
-        shown = {"title": DRAFT_VARIABLES, "text": f"{data['title']}: {data['text']}"}
-        return [here, shown] if here.get("title") == NAMED else [shown]
+        draft_note = {"title": DRAFT_VARIABLES, "text": f"{data['title']}: {data['text']}"}
+        return [kernel_note, draft_note] if kernel_note.get("title") == NAMED else [draft_note]
 
     def _is_allowed(self, session: str) -> bool:
-        """True if the user lets code of this session run in the kernel without asking."""
+        """Return whether the user lets code of this session run in the kernel without asking."""
         return bool(self._consent) and self._consent.allows(session or self._find_session_id())
 
     def _answers(self, request: CellOptions, session: str) -> list[str]:

@@ -71,40 +71,40 @@ class ResultAssignment(NamedTuple):
             raise AgentError(NO_KERNEL.format(type=self.type.text))
 
     def find_value(
-        self, answer: str, found: ProgramValue | None, run_in_kernel: Callable[[], ProgramValue | None]
+        self, answer: str, program_value: ProgramValue | None, run_in_kernel: Callable[[], ProgramValue | None]
     ) -> tuple[Any, str]:
         """Return (value, COMPUTED) if a program computed the value, or (value, "") if it comes from the answer.
-        ``found`` is the value of the last program. If that value exists only in a draft, ``run_in_kernel`` is called,
-        which asks the user and runs the program in the kernel. Raises AgentError if neither the program nor the answer
-        has a value of the type."""
+        ``program_value`` is the value of the last program. If that value exists only in a draft, ``run_in_kernel`` is
+        called, which asks the user and runs the program in the kernel. Raises AgentError if neither the program nor
+        the answer has a value of the type."""
         if self.type is None:
             return answer, ""
-        if found is not None and found.elsewhere and self.type.may_be(found):
-            found = run_in_kernel() or found
-        if found is not None and not found.elsewhere:
+        if program_value is not None and program_value.elsewhere and self.type.may_be(program_value):
+            program_value = run_in_kernel() or program_value
+        if program_value is not None and not program_value.elsewhere:
             try:
-                return self.type.of_program(found.value), COMPUTED
+                return self.type.convert_value(program_value.value), COMPUTED
             except ValueError:
                 pass  # the program computed something else, for example a step on the way
         try:
-            return self.type.of_answer(answer), ""
+            return self.type.read_answer(answer), ""
         except ValueError:
-            raise AgentError(self._misfit(answer, found)) from None
+            raise AgentError(self._misfit(answer, program_value)) from None
 
     def set(self, shell: Any, value: Any, how: str, screen: Screen) -> None:
         """Set the variable and report it in one line. ``how`` is added to the line: COMPUTED or ""."""
         shell.push({self.name: value})
         screen.line(f"{self.name}: {self.type.text if self.type else 'str'} = {_describe(value)}{how}")
 
-    def _misfit(self, answer: str, found: ProgramValue | None) -> str:
+    def _misfit(self, answer: str, program_value: ProgramValue | None) -> str:
         assert self.type is not None
-        wanted = f"{'an' if self.type.text[0] in 'aeiou' else 'a'} {self.type.text}"
+        type_text = f"{'an' if self.type.text[0] in 'aeiou' else 'a'} {self.type.text}"
         if not self.is_computed:
-            return f"The answer {_describe(answer)} is not {wanted}, so {self.name} was not set."
-        if found is not None and found.elsewhere and self.type.may_be(found):
-            only = f"The {found.elsewhere} exists only in a draft, so {self.name} was not set."
+            return f"The answer {_describe(answer)} is not {type_text}, so {self.name} was not set."
+        if program_value is not None and program_value.elsewhere and self.type.may_be(program_value):
+            only = f"The {program_value.elsewhere} exists only in a draft, so {self.name} was not set."
             return f"{only} --in live runs the program in your kernel."
-        return f"No program of this turn ended with {wanted}, so {self.name} was not set."
+        return f"No program of this turn ended with {type_text}, so {self.name} was not set."
 
 
 def _describe(value: Any) -> str:

@@ -59,10 +59,10 @@ class ResultType(NamedTuple):
         """Return the output format of the turn, or {} if the answer stays free text."""
         return {"kind": "json_schema", "json_schema": self.schema, "name": "value"} if self.schema is not None else {}
 
-    def of_answer(self, text: str) -> Any:
+    def read_answer(self, text: str) -> Any:
         """Convert the text of an answer to this type. Raises ValueError if the text does not fit the type."""
         if self.read is None:
-            raise ValueError("only a program can make a value of this type")
+            raise ValueError("an answer in text cannot contain a value of this type; a program must compute it")
         try:
             value = json.loads(text)
         except RecursionError as error:
@@ -73,16 +73,18 @@ class ResultType(NamedTuple):
             value = value["value"]
         return self.read(value)
 
-    def of_program(self, value: Any) -> Any:
+    def convert_value(self, value: Any) -> Any:
         """Return the value of a program as a value of this type. Raises ValueError if the value does not fit
         the type."""
         return _fit(_unbox(value, self.kind), self.kind)
 
-    def may_be(self, found: ProgramValue) -> bool:
-        """Return True if a value that exists only in a draft can have this type. Only the name of the value's type is
-        compared, because the value itself is in another process."""
+    def may_be(self, program_value: ProgramValue) -> bool:
+        """Return whether ``program_value``, which exists only in a draft, can have this type. Only the name of its
+        type is compared, because the value itself is in another process."""
         kind = typing.get_origin(self.kind) or self.kind
-        return bool(found.elsewhere) and isinstance(kind, type) and name_of_type(kind) == found.elsewhere
+        return (
+            bool(program_value.elsewhere) and isinstance(kind, type) and name_of_type(kind) == program_value.elsewhere
+        )
 
 
 def check_name(name: str) -> None:
@@ -106,7 +108,7 @@ def resolve_type(text: str, namespace: Mapping[str, Any]) -> ResultType:
         return ResultType(text, kind, *_wrap(_schema(kind)), read=lambda value: _fit(value, kind))
     if isinstance(kind, type) and kind.__module__.partition(".")[0] in TABLE_PACKAGES:
         return ResultType(text, kind)
-    return _of_pydantic(text, kind)
+    return _pydantic_type(text, kind)
 
 
 def _resolve(node: ast.expr, namespace: Mapping[str, Any]) -> Any:
@@ -180,19 +182,19 @@ def _resolve_subscript(value: ast.expr, inner: ast.expr, namespace: Mapping[str,
     raise ValueError("not a container")
 
 
-def _require_class(found: Any) -> Any:
-    if _is_class(found):
-        return found
+def _require_class(candidate: Any) -> Any:
+    if _is_class(candidate):
+        return candidate
     raise ValueError("the name does not refer to a class")
 
 
-def _is_class(found: Any) -> bool:
+def _is_class(candidate: Any) -> bool:
     """Return True for a class. Does not use ``isinstance``, which would call the object's own ``__class__``."""
-    return issubclass(type(found), type)
+    return issubclass(type(candidate), type)
 
 
 def _is_plain(kind: Any) -> bool:
-    """True for types made of PLAIN, None, Literal and unions, which need no library."""
+    """Return whether the type consists of PLAIN, None, Literal and unions, which need no library."""
     origin = typing.get_origin(kind)
     if origin is typing.Literal:
         return True
@@ -224,7 +226,7 @@ def _wrap(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
     return outer | ({"$defs": schema["$defs"]} if "$defs" in schema else {}), True
 
 
-def _of_pydantic(text: str, kind: Any) -> ResultType:
+def _pydantic_type(text: str, kind: Any) -> ResultType:
     """Return the result type for classes that the user has defined: pydantic models, dataclasses, enumerations, typed
     dicts."""
     if not _has_fields(kind):
@@ -243,7 +245,7 @@ def _of_pydantic(text: str, kind: Any) -> ResultType:
 
 
 def _has_fields(kind: Any) -> bool:
-    """True if each class in the type declares its fields: models, dataclasses, typed dicts and enumerations."""
+    """Return whether each class in the type declares its fields: models, dataclasses, typed dicts and enumerations."""
     if typing.get_origin(kind) is not None:
         return typing.get_origin(kind) is typing.Literal or all(map(_has_fields, typing.get_args(kind)))
     if kind in SCHEMAS or not _is_class(kind):

@@ -55,15 +55,15 @@ class RunAllDetector:
             shell.events.register("pre_run_cell", self._runs)
 
     def is_sent_with_others(self) -> bool:
-        """Whether the running cell was sent at most TOGETHER_S before or after another cell. False if that is
+        """Return whether the running cell was sent at most TOGETHER_S before or after another cell; False if that is
         unknown."""
         request = parent_request(self._shell)
         self._note(request)
-        mine = self._seen.get(str(request.get("header", {}).get("msg_id")))
-        if mine is None:
+        own_request = self._seen.get(str(request.get("header", {}).get("msg_id")))
+        if own_request is None:
             return False
         end = time.monotonic() + WAIT_S
-        while not (near := self._near(mine)) and time.monotonic() < end:
+        while not (near := self._has_neighbour(own_request)) and time.monotonic() < end:
             time.sleep(LOOK_S)
         return near
 
@@ -75,7 +75,7 @@ class RunAllDetector:
     def _runs(self, info: Any) -> None:
         self._note(parent_request(self._shell))
 
-    def _near(self, mine: CellRequest) -> bool:
+    def _has_neighbour(self, mine: CellRequest) -> bool:
         self._receive()
         with self._lock:
             return any(
@@ -127,8 +127,8 @@ class RunAllDetector:
             return  # the signature is invalid; the kernel rejects the message too
         header, _, metadata, content = parts
         if session.unpack(header).get("msg_type") == "execute_request":
-            named = {"header": header, "metadata": metadata, "content": content}
-            self._note({name: session.unpack(part) for name, part in named.items()})
+            message = {"header": header, "metadata": metadata, "content": content}
+            self._note({name: session.unpack(part) for name, part in message.items()})
 
     def _receive(self) -> None:
         """Move messages that have arrived on the shell socket into the queue. ipykernel 6 itself does this only between

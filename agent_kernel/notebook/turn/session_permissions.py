@@ -46,12 +46,14 @@ class Consent:
         self._allowed.pop(session, None)
 
     def allows(self, session: str, kind: str = LIVE, tool: str = "") -> bool:
-        known = self._allowed.get(session, ())
-        return (kind, "") in known or (kind, tool) in known or (kind == "path" and _within(tool, tuple(known)))
+        decisions = self._allowed.get(session, ())
+        return (
+            (kind, "") in decisions or (kind, tool) in decisions or (kind == "path" and _covers(tool, tuple(decisions)))
+        )
 
     def refuses(self, session: str, kind: str, tool: str = "") -> bool:
-        known = self._refused.get(session, ())
-        return (kind, "") in known or (kind, tool) in known
+        decisions = self._refused.get(session, ())
+        return (kind, "") in decisions or (kind, tool) in decisions
 
     def kinds(self, session: str) -> set[str]:
         return {kind for kind, _ in self._allowed.get(session, ())}
@@ -62,8 +64,8 @@ class Consent:
 
     def rows(self, session: str) -> list[tuple[str, str, str]]:
         """Return (kind, tool, decision) rows for display."""
-        decided = [(*one, "allowed") for one in self._allowed.get(session, ())]
-        return sorted(decided + [(*one, "refused") for one in self._refused.get(session, ())])
+        decided = [(*decision, "allowed") for decision in self._allowed.get(session, ())]
+        return sorted(decided + [(*decision, "refused") for decision in self._refused.get(session, ())])
 
     def __bool__(self) -> bool:
         return any(self._allowed.values()) or any(self._refused.values())
@@ -72,12 +74,12 @@ class Consent:
 def _move(kind: str, tool: str, into: set[tuple[str, str]], out_of: set[tuple[str, str]]) -> None:
     """Record a decision in ``into``, and remove the opposite decisions about the same calls from ``out_of``."""
     into.add((kind, tool))
-    out_of -= {one for one in out_of if one[0] == kind and (not tool or one[1] in ("", tool))}
+    out_of -= {decision for decision in out_of if decision[0] == kind and (not tool or decision[1] in ("", tool))}
 
 
-def _within(tool: str, known: Iterable[tuple[str, str]]) -> bool:
-    """Return True if a decision in ``known`` covers ``tool``. ``tool`` has the form ``access:path``; a decision covers
-    it if it is about the same access to a folder that contains the path."""
+def _covers(tool: str, decisions: Iterable[tuple[str, str]]) -> bool:
+    """Return True if a decision in ``decisions`` covers ``tool``. ``tool`` has the form ``access:path``; a decision
+    covers it if it is about the same access to a folder that contains the path."""
     access, _, path = tool.partition(":")
-    places = [scope.partition(":") for kind, scope in known if kind == "path" and scope]
+    places = [scope.partition(":") for kind, scope in decisions if kind == "path" and scope]
     return any(access == mode and PurePath(path).is_relative_to(folder) for mode, _, folder in places)

@@ -60,9 +60,9 @@ class SidecarDocument:
         return the answer number ``occurrence`` to this prompt in any cell, or the last answer if there are fewer.
         Returns None if the prompt has no answer."""
         same = [turn for turn in self.turns if normalize_prompt(turn.prompt) == normalize_prompt(prompt)]
-        mine = [turn for turn in same if turn.cell == cell]
-        if mine:
-            return mine[-1]
+        of_cell = [turn for turn in same if turn.cell == cell]
+        if of_cell:
+            return of_cell[-1]
         return same[min(occurrence, len(same)) - 1] if same else None
 
     def medium(self, digest: str) -> bytes | None:
@@ -103,15 +103,15 @@ def _document(path: Path, body: Mapping[str, Any]) -> SidecarDocument:
     own = body["agent_kernel"]
     if own["format"] >= 3:
         own = expand_rows(own)
-    messages = [Message.from_json(_plain(one)) for one in body["messages"]]
+    messages = [Message.from_json(_plain(message)) for message in body["messages"]]
     of_turn: dict[str, list[Message]] = {}
     for item, message in zip(own["items"], messages, strict=True):
         of_turn.setdefault(str(item["turn"]), []).append(message)
     until = _visible_segments(own)
-    turns = [one for one in own["turns"] if one["state"] == "committed"]
-    shown = [one for one in turns if one["since"] < until.get(one["segment"], -1)]
-    ordered = [*shown, *(one for one in turns if one not in shown)]
-    stored = tuple(_stored_turn(one, of_turn.get(str(one["id"]), [])) for one in ordered)
+    turns = [turn for turn in own["turns"] if turn["state"] == "committed"]
+    shown = [turn for turn in turns if turn["since"] < until.get(turn["segment"], -1)]
+    ordered = [*shown, *(turn for turn in turns if turn not in shown)]
+    stored = tuple(_stored_turn(turn_row, of_turn.get(str(turn_row["id"]), [])) for turn_row in ordered)
     return SidecarDocument(path, str(own["session"]["id"]), stored, dict(_inline(body, own, messages)))
 
 
@@ -127,8 +127,8 @@ def _plain(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _visible_segments(own: Mapping[str, Any]) -> dict[int, int]:
     """Map the id of each segment that the current branch contains to the number of its last item that belongs to the
     branch."""
-    parents = {int(one["id"]): (int(one["parent"]), int(one["since"])) for one in own["segments"]}
-    ends = {one["name"]: int(one["segment"]) for one in own["branches"]}
+    parents = {int(segment["id"]): (int(segment["parent"]), int(segment["since"])) for segment in own["segments"]}
+    ends = {branch["name"]: int(branch["segment"]) for branch in own["branches"]}
     at, until = ends.get(own["session"]["branch"], 0), END
     way = {at: until}
     while at and len(way) <= len(parents) + 1:
@@ -161,8 +161,8 @@ def _code(arguments: Mapping[str, Any]) -> str:
 
 
 def _numbers(value: Any, answer: str) -> Iterator[Mapping[str, Any]]:
-    for one in value if isinstance(value, list) else ():
-        match one:
+    for entry in value if isinstance(value, list) else ():
+        match entry:
             case [int(start), int(end), str(status), *_] if 0 <= start < end <= len(answer):
                 yield {"text": answer[start:end], "status": status}
 
@@ -173,7 +173,7 @@ def _inline(body: Mapping[str, Any], own: Mapping[str, Any], messages: list[Mess
     for digest, blob in own["blobs"].items():
         if isinstance(blob.get("data"), str):
             yield str(digest), blob["data"]
-    named = [medium.hash for message in messages for medium in message.media if medium.mime == PNG]
-    for digest, image in zip(named, body.get("images") or (), strict=False):
+    png_hashes = [medium.hash for message in messages for medium in message.media if medium.mime == PNG]
+    for digest, image in zip(png_hashes, body.get("images") or (), strict=False):
         if isinstance(image, str):
             yield digest, image

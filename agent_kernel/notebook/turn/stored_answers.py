@@ -85,7 +85,7 @@ class StoredAnswers:
             )
         documents = [self._read(path) for path in files]
         time = self._occurrences[normalize_prompt(prompt)]
-        matches = [(one, turn) for one in documents if (turn := one.find(prompt, cell, time))]
+        matches = [(document, turn) for document in documents if (turn := document.find(prompt, cell, time))]
         if len(matches) > 1:
             names = ", ".join(document.path.name for document, _ in matches)
             raise AgentError(f"several conversations answer this prompt ({names}); set {FILE} to one of them.")
@@ -99,8 +99,8 @@ class StoredAnswers:
     def _files(self) -> list[Path]:
         """Return the file that the environment names; else the sidecar of the notebook; else all sidecars in the
         working directory."""
-        if named := self._env.get(FILE):
-            return [Path(named).expanduser()]
+        if configured := self._env.get(FILE):
+            return [Path(configured).expanduser()]
         names = [
             str(self._shell.user_ns.get("__vsc_ipynb_file__", "")),
             *(self._env.get(name, "") for name in NOTEBOOKS),

@@ -36,13 +36,13 @@ class Cgroups:
         is empty."""
         try:
             mounts = list(_mounts(proc))
-            own = list(_own(proc))
+            own = list(_read_own_groups(proc))
         except OSError:
             return cls()
         parents: dict[str, tuple[Path, int]] = {}
         for controllers, top, root, version in mounts:
             path = next((path for names, path in own if set(names) == set(controllers)), None)
-            if path is None or not _within(path, root):
+            if path is None or not _is_within(path, root):
                 continue
             group = top / os.path.relpath(path, root) if path != root else top
             if version == 2 and (parent := _find_delegated_group(group, top)):
@@ -107,7 +107,7 @@ class SessionCgroup:
                         os.kill(int(pid), 9)
 
     def killed_for_memory(self) -> bool:
-        """True if the kernel killed a process because the group's memory was exhausted."""
+        """Return whether the Linux kernel killed a process because the group's memory was exhausted."""
         directory = self.directories.get("memory")
         if directory is None:
             return False
@@ -148,8 +148,19 @@ def _limits(controller: str, version: int, memory_mb: int, procs: int) -> list[t
 def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
     """Yield (controllers, mount point, root, version) of each hierarchy. The fields of a line are described in proc(5),
     mountinfo."""
-    known = {"memory", "pids", "cpu", "cpuacct", "cpuset", "blkio", "devices", "freezer", "hugetlb", "perf_event"}
-    known |= {"net_cls", "net_prio", "rdma", "misc"}
+    controllers_of_v1 = {
+        "memory",
+        "pids",
+        "cpu",
+        "cpuacct",
+        "cpuset",
+        "blkio",
+        "devices",
+        "freezer",
+        "hugetlb",
+        "perf_event",
+    }
+    controllers_of_v1 |= {"net_cls", "net_prio", "rdma", "misc"}
     for line in (proc / "self" / "mountinfo").read_text().splitlines():
         left, _, right = line.partition(" - ")
         kind, _, options = right.split(" ", 2)
@@ -157,10 +168,10 @@ def _mounts(proc: Path) -> Iterator[tuple[tuple[str, ...], Path, str, int]]:
         if kind == "cgroup2":
             yield (), Path(top), root, 2
         elif kind == "cgroup":
-            yield tuple(name for name in options.split(",") if name in known), Path(top), root, 1
+            yield tuple(name for name in options.split(",") if name in controllers_of_v1), Path(top), root, 1
 
 
-def _own(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
+def _read_own_groups(proc: Path) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield (controllers, path) of each group of this process. The fields of a line are described in cgroups(7)."""
     for line in (proc / "self" / "cgroup").read_text().splitlines():
         _, names, path = line.split(":", 2)
@@ -203,5 +214,5 @@ def _has_limits(directory: Path) -> bool:
     return False
 
 
-def _within(path: str, root: str) -> bool:
+def _is_within(path: str, root: str) -> bool:
     return root in ("/", path) or path.startswith(root + "/")

@@ -80,7 +80,7 @@ def check_data(value: Any, depth: int = 0, *, names: frozenset[str] = frozenset(
 
 
 def is_numeric(value: Any, depth: int = 0) -> bool:
-    """True for numbers, nested lists of numbers, and Plotly's typed arrays."""
+    """Return whether the value is a number, a nested list of numbers, or one of Plotly's typed arrays."""
     if isinstance(value, list) and depth < MAX_DEPTH:
         return all(is_numeric(item, depth + 1) for item in value)
     if isinstance(value, dict):

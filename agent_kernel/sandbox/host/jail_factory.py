@@ -149,7 +149,11 @@ class JailFactory:
         self, process: JailedProcess, plan: IsolationPlan, cell: JailRequest, interpreter: Path
     ) -> JailedProcess:
         layers = await process.enter(self._spec(plan, cell))
-        whose = "the kernel's" if cell.interpreter and _same(str(interpreter), cell.interpreter) else "the server's"
+        whose = (
+            "the kernel's"
+            if cell.interpreter and _is_same_interpreter(str(interpreter), cell.interpreter)
+            else "the server's"
+        )
         layers["interpreter"] = {"required": False, "active": True, "detail": f"{interpreter} ({whose})"}
         return process
 
@@ -174,7 +178,7 @@ class JailFactory:
     async def _serves(self, interpreter: str) -> bool:
         """Return True if a process for this interpreter can be started: it starts, and its version is at least OLDEST.
         Return False for the server's own interpreter, for which there are warm processes."""
-        if _same(interpreter, str(self.interpreter)):
+        if _is_same_interpreter(interpreter, str(self.interpreter)):
             return False  # this is the server's own interpreter, for which there are warm processes
         if interpreter not in self._versions:
             self._versions[interpreter] = await _version(interpreter) >= OLDEST
@@ -259,11 +263,11 @@ async def _version(interpreter: str) -> tuple[int, ...]:
         return ()
 
 
-def _same(one: str, other: str) -> bool:
+def _is_same_interpreter(first: str, second: str) -> bool:
     """Return True if both paths are the same interpreter of the same environment. Comparing the files alone is not
     enough, because several environments may share one binary."""
-    prefixes = [os.path.dirname(os.path.abspath(path)) for path in (one, other)]
-    return prefixes[0] == prefixes[1] and os.path.realpath(one) == os.path.realpath(other)
+    prefixes = [os.path.dirname(os.path.abspath(path)) for path in (first, second)]
+    return prefixes[0] == prefixes[1] and os.path.realpath(first) == os.path.realpath(second)
 
 
 def _layer(name: str, detail: str) -> dict[str, Any]:

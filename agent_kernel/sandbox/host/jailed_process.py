@@ -148,7 +148,9 @@ class JailedProcess:
         limit and the grace period; the worker is then either idle or dead."""
         started = time.monotonic()
         run = self._begin(on_output, stop)
-        heads = [{"name": one.name, "encoding": one.encoding, "type": one.type} for one in work.given]
+        heads = [
+            {"name": variable.name, "encoding": variable.encoding, "type": variable.type} for variable in work.given
+        ]
         body = {
             "type": "run",
             "id": run.number,
@@ -162,7 +164,7 @@ class JailedProcess:
         try:
             if run.number > 1:  # before the first run, the jail's view is still up to date
                 await self._refresh()
-            parts = [part for one in work.given for part in (encode_head(len(one.data), b"B"), one.data)]
+            parts = [part for variable in work.given for part in (encode_head(len(variable.data), b"B"), variable.data)]
             reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
         finally:
             watch.cancel()
@@ -320,7 +322,7 @@ class JailedProcess:
             elif "exit" in message:
                 self._group = 0
                 killed = message["exit"] == -signal.SIGKILL and self._surroundings.out_of_memory()
-                self.ended = self.ended or message.get("why") or killed or _why(message["exit"])
+                self.ended = self.ended or message.get("why") or killed or _describe_exit(message["exit"])
 
     def _end(self, why: str) -> None:
         """Stop using the worker, for the reason ``why``. The supervisor then ends it, or reports how it has ended."""
@@ -335,9 +337,9 @@ class JailedProcess:
         if self._group:  # a supervisor that was killed could not end them
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
-        self._tasks.append(asyncio.create_task(self._over()))
+        self._tasks.append(asyncio.create_task(self._notify_ended()))
 
-    async def _over(self) -> None:
+    async def _notify_ended(self) -> None:
         """Notify all waiting tasks that the process has ended."""
         await asyncio.wait({self._obeying}, timeout=END_S)  # its last line reports how the worker ended
         self.ended = self.ended or self._surroundings.out_of_memory() or "it ended"
@@ -384,12 +386,12 @@ def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:
     )
 
 
-def _why(code: int) -> str:
+def _describe_exit(code: int) -> str:
     """Describe an exit code as returned by ``waitstatus_to_exitcode``."""
     if code >= 0:
         return f"the code ended it (exit code {code})"
-    known = {signal.SIGKILL: "it was killed (often: out of memory)", signal.SIGXCPU: "it used up its CPU time"}
-    return known.get(signal.Signals(-code), f"it crashed ({signal.Signals(-code).name})")
+    descriptions = {signal.SIGKILL: "it was killed (often: out of memory)", signal.SIGXCPU: "it used up its CPU time"}
+    return descriptions.get(signal.Signals(-code), f"it crashed ({signal.Signals(-code).name})")
 
 
 def _free_mb(path: str) -> int:

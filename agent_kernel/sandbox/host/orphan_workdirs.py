@@ -36,7 +36,9 @@ def write_note(workdir: Path, key: SessionKey) -> None:
     """Write the note that names the session of ``workdir`` and the process that uses it."""
     place = workdir.with_suffix(NOTE)
     fresh = place.with_suffix(f".{os.getpid()}.tmp")
-    fresh.write_text(json.dumps({"namespace": key.namespace, "id": key.id, **_of(os.getpid())}), encoding="utf-8")
+    fresh.write_text(
+        json.dumps({"namespace": key.namespace, "id": key.id, **_identify_process(os.getpid())}), encoding="utf-8"
+    )
     fresh.chmod(0o600)
     fresh.replace(place)
 
@@ -63,9 +65,9 @@ def find_orphans(work_root: Path) -> list[OrphanWorkdir]:
 
 
 @functools.cache
-def _of(pid: int) -> dict[str, Any]:
-    """Return properties that identify the process ``pid`` beyond its number, such as its start time and its machine.
-    They do not change while the process runs."""
+def _identify_process(pid: int) -> dict[str, Any]:
+    """Return properties that, together with its id, identify the process ``pid``, such as its start time and its
+    machine. They do not change while the process runs."""
     where = {
         "machine": process_identity.machine_id(),
         "boot": process_identity.boot_id(),
@@ -77,12 +79,12 @@ def _of(pid: int) -> dict[str, Any]:
 def _is_idle(body: Mapping[str, Any]) -> bool:
     """Return True if the process that the note names is this one or has certainly ended. A process on another machine,
     or in another container, counts as running."""
-    mine = _of(os.getpid())
-    if all(body[name] == value for name, value in mine.items()):
+    this_process = _identify_process(os.getpid())
+    if all(body[name] == value for name, value in this_process.items()):
         return True
-    if not mine["machine"] or body["machine"] != mine["machine"]:
+    if not this_process["machine"] or body["machine"] != this_process["machine"]:
         return False
-    rebooted = body["boot"] != mine["boot"]
+    rebooted = body["boot"] != this_process["boot"]
     return rebooted or (
-        body["pids"] == mine["pids"] and not process_identity.is_alive(int(body["pid"]), str(body["started"]))
+        body["pids"] == this_process["pids"] and not process_identity.is_alive(int(body["pid"]), str(body["started"]))
     )

@@ -110,9 +110,14 @@ def _attributes(value: dict[str, Any], depth: int, *, in_template: bool) -> dict
 
 def _allowed_attribute(path: str) -> str:
     """Return the last attribute of ``path`` (``images[0].source``), or "" if one of its attributes is not allowed."""
-    known, names = read_names(ATTRIBUTES_FILE), [name for name in PATH.split(path) if not name.isdigit()]
-    plain = [name if name in known or name in ARGUMENTS else COUNTED.sub("", name) for name in names]
-    return plain[-1] if plain and all(name in known or name in ARGUMENTS for name in plain) else ""
+    known, attribute = read_names(ATTRIBUTES_FILE), ""
+    for name in PATH.split(path):
+        if name.isdigit():
+            continue  # an index, as in ``images[0]``
+        attribute = name if name in known or name in ARGUMENTS else COUNTED.sub("", name)
+        if attribute not in known and attribute not in ARGUMENTS:
+            return ""
+    return attribute
 
 
 def _source(key: str, value: Any) -> Any:

@@ -229,7 +229,7 @@ class LinuxSandbox:
             if self._mark(place.workdir).exists():
                 place.lost = RESTARTED.format(why=EARLIER_LIFE)
         async with place.lock, self._running:
-            process = await self._process_of(session, place, (_each(read), _each(write)))
+            process = await self._process_of(session, place, (_unique_paths(read), _unique_paths(write)))
             result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
             lost, place.lost = place.lost, ""
             await self._finish_use(place)
@@ -238,10 +238,10 @@ class LinuxSandbox:
         return self._with_place_facts(replace(result, lost=lost), process, place)
 
     def _with_place_facts(self, result: RunResult, process: JailedProcess, place: SessionSlot) -> RunResult:
-        """Add facts about the process to the result: missing layers, a denied path, the interpreter."""
+        """Return the result with facts about the process added: missing layers, a denied path, and the interpreter."""
         less = self.policy.less(process.layers)
-        known = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
-        path = denied_path.find_denied_path(result.error or "", str(place.workdir), known)
+        excluded = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
+        path = denied_path.find_denied_path(result.error or "", str(place.workdir), excluded)
         if path and self.policy.mode != "off":
             result = replace(result, denied=path, error=f"{result.error}\n{denied_path.advice(path)}")
         interpreter = str(process.layers.get("interpreter", {}).get("detail", ""))
@@ -311,15 +311,15 @@ class LinuxSandbox:
             task.exception()  # retrieve the exception, so that asyncio does not log it as never retrieved
 
 
-def _each(paths: Sequence[Path]) -> tuple[Path, ...]:
+def _unique_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
     return tuple(sorted(set(paths)))
 
 
-def _check_given(given: Sequence[Variable]) -> None:
+def _check_given(variables: Sequence[Variable]) -> None:
     """Validate variables for the sandbox. Raises InvalidRequest."""
-    for one in given:
-        _check_name(one.name)
-    if sum(len(one.data) for one in given) > variable_transfer.MAX_BYTES:
+    for copied in variables:
+        _check_name(copied.name)
+    if sum(len(variable.data) for variable in variables) > variable_transfer.MAX_BYTES:
         raise InvalidRequest(
             f"The variables for the sandbox have more than {variable_transfer.MAX_BYTES >> 20} MB together.",
             hint="Pass fewer or smaller variables, or write them to a file beside the notebook.",

@@ -170,11 +170,15 @@ def target_of(head: bytes) -> ProxyTarget:
     path = where[len("http://") + len(split.netloc) :] or "/"
     headers = [line for line in lines[1:] if not line.lower().startswith((b"proxy-", b"connection:", b"keep-alive:"))]
     headers = [line for line in headers if not line.lower().startswith(b"host:")]
-    shown = f"[{host}]" if ":" in host else host
-    named = shown if port == 80 else f"{shown}:{port}"
+    host_text = f"[{host}]" if ":" in host else host
+    host_header = host_text if port == 80 else f"{host_text}:{port}"
     path = path if path.startswith("/") else f"/{path}"
     # Each connection serves one request, because the next request may be for another host.
-    first = [f"{method} {path} {version}".encode("latin-1"), f"Host: {named}".encode("latin-1"), b"Connection: close"]
+    first = [
+        f"{method} {path} {version}".encode("latin-1"),
+        f"Host: {host_header}".encode("latin-1"),
+        b"Connection: close",
+    ]
     return ProxyTarget(host, port, b"\r\n".join([*first, *headers]) + b"\r\n\r\n")
 
 
@@ -208,11 +212,14 @@ async def _shut(writer: asyncio.StreamWriter) -> None:
         raise
 
 
-async def _relay(one: Streams, other: Streams) -> None:
+async def _relay(client: Streams, server: Streams) -> None:
     """Copy data in both directions until the server has sent everything, a side fails, or no data moves for IDLE_S
-    seconds. ``one`` is the client's side, ``other`` the server's."""
+    seconds. ``client`` is the client's side, ``server`` the server's."""
     moved = [asyncio.get_running_loop().time()]
-    tasks = [asyncio.create_task(_pump(one[0], other[1], moved)), asyncio.create_task(_pump(other[0], one[1], moved))]
+    tasks = [
+        asyncio.create_task(_pump(client[0], server[1], moved)),
+        asyncio.create_task(_pump(server[0], client[1], moved)),
+    ]
     try:
         while pending := [task for task in tasks if not task.done()]:
             idle = asyncio.get_running_loop().time() - moved[0]

@@ -42,19 +42,21 @@ SECRETS = frozenset({".condarc", "condarc", ".npmrc", ".netrc", ".env", "credent
 def readable(policy: SandboxPolicy, hidden: Sequence[str], environ: Mapping[str, str] = os.environ) -> list[str]:
     """Return the paths that are visible as a whole and read-only: those that the profile adds, network files, and those
     that the administrator added."""
-    wanted = list(policy.read)
+    candidates = list(policy.read)
     if policy.profile == "developer":
-        wanted += _tools(environ)
+        candidates += _tools(environ)
     if policy.network != "none":
-        wanted += [*NETWORK_FILES, *(environ[name] for name in TRUST if environ.get(name))]
+        candidates += [*NETWORK_FILES, *(environ[name] for name in TRUST if environ.get(name))]
     home = os.path.realpath(os.path.expanduser("~"))
     covered = [os.path.realpath(path) for path in hidden]
-    shown: list[str] = []
-    for path in dict.fromkeys(wanted):
+    visible: list[str] = []
+    for path in dict.fromkeys(candidates):
         real = os.path.realpath(path)
         if os.path.isabs(path) and os.path.exists(real) and visible_paths.is_shareable(real, covered, home):
-            shown += _without_secrets(path)
-    return [path for path in shown if not any(_below(path, other) for other in (*visible_paths.SYSTEM, *shown))]
+            visible += _without_secrets(path)
+    return [
+        path for path in visible if not any(_is_covered_by(path, other) for other in (*visible_paths.SYSTEM, *visible))
+    ]
 
 
 def variables(policy: SandboxPolicy, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
@@ -98,7 +100,7 @@ def _path_entries(environ: Mapping[str, str]) -> list[str]:
     return [entry for entry in environ.get("PATH", "").split(os.pathsep) if os.path.isabs(entry)]
 
 
-def _below(path: str, other: str) -> bool:
+def _is_covered_by(path: str, other: str) -> bool:
     return path.startswith(other + "/") or (path == other and path in visible_paths.SYSTEM)
 
 

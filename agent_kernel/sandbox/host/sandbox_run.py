@@ -55,9 +55,9 @@ class SandboxRun:
     def add_output(self, name: str, text: str) -> None:
         """Add printed output of the stream ``name``. Too much output stops the run."""
         self.written += len(text)
-        shown = self.outputs[name].add(text)
-        if shown:
-            self.on_output(name, shown)
+        displayed = self.outputs[name].add(text)
+        if displayed:
+            self.on_output(name, displayed)
         if self.written > self.policy.output_stop_mb << 20:
             self.halt("output")
 

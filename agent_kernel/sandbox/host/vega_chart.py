@@ -74,11 +74,11 @@ def checked_vega(body: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def _attributes(value: dict[str, Any], depth: int, seen: set[str], *, named: bool = False) -> dict[str, Any]:
-    """Check a value. With ``named``, its keys are names chosen by the chart's author."""
+def _attributes(value: dict[str, Any], depth: int, seen: set[str], *, author_names: bool = False) -> dict[str, Any]:
+    """Check a value. With ``author_names``, its keys are names chosen by the chart's author."""
     allowed = {}
     for key, item in value.items():
-        if named:
+        if author_names:
             check_text(key)
             allowed[key] = _value("", item, depth + 1, seen)
         elif key in read_names(FIELDS_FILE):
@@ -107,7 +107,7 @@ def _value(key: str, value: Any, depth: int, seen: set[str]) -> Any:
     if isinstance(value, dict):
         if key == "tooltip" and value.get("content") == "data":
             seen.add("tooltip of all fields")
-        return _attributes(value, depth, seen, named=key in NAMED and "condition" not in value)
+        return _attributes(value, depth, seen, author_names=key in NAMED and "condition" not in value)
     if isinstance(value, str):
         _check_string(key, value)
     return value

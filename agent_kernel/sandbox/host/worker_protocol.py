@@ -140,16 +140,16 @@ def _parse_list(message: dict[str, Any]) -> VariableList:
     variables = message.get("variables")
     if not isinstance(variables, list) or len(variables) > MAX_LISTED:
         raise FrameError("the worker sent an invalid list of variables")
-    return VariableList(_number(message, "id"), tuple(_parse_variable(one) for one in variables))
+    return VariableList(_number(message, "id"), tuple(_parse_variable(variable) for variable in variables))
 
 
-def _parse_variable(one: Any) -> VariableInfo:
-    if not isinstance(one, dict) or not isinstance(shape := one.get("shape"), list) or len(shape) > 32:
+def _parse_variable(value: Any) -> VariableInfo:
+    if not isinstance(value, dict) or not isinstance(shape := value.get("shape"), list) or len(shape) > 32:
         raise FrameError("the worker sent an invalid description of a variable")
     if not all(type(side) is int and 0 <= side < 1 << 63 for side in shape):
         raise FrameError("the worker sent a variable with an invalid shape")
     return VariableInfo(
-        _text(one, "name")[:MAX_NAME], _text(one, "type")[:MAX_NAME], tuple(cast("Sequence[int]", shape))
+        _text(value, "name")[:MAX_NAME], _text(value, "type")[:MAX_NAME], tuple(cast("Sequence[int]", shape))
     )
 
 

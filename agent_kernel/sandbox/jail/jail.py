@@ -240,7 +240,7 @@ class Jail:
         Landlock and seccomp require no_new_privs. seccomp is last, because its filter applies to all later system
         calls."""
         readable, writable = self._paths()
-        wanted = seccomp.rules(
+        filter_rules = seccomp.rules(
             isolated=self.isolated,
             pid=os.getpid(),
             network=self.network or "none",
@@ -251,7 +251,7 @@ class Jail:
         self._try("no_new_privs", privileges.no_new_privileges)
         self._try("landlock", lambda: landlock.restrict(readable, writable, tcp=tcp))
         self._try("capabilities", privileges.drop_capabilities)
-        self._try("seccomp", lambda: seccomp.install(wanted, self.network))
+        self._try("seccomp", lambda: seccomp.install(filter_rules, self.network))
 
     def _count(self) -> None:
         """Record in the report how the network is restricted, and which limits apply to all processes together."""
@@ -280,14 +280,14 @@ class Jail:
         self.layers[name] = {"required": False, "active": active, "detail": detail}
 
 
-def _describe_network(asked: str, given: str) -> str:
-    if given == "":
-        return "none at all" if asked == "none" else f"none at all: {asked} needs a network namespace"
+def _describe_network(requested: str, effective: str) -> str:
+    if effective == "":
+        return "none at all" if requested == "none" else f"none at all: {requested} needs a network namespace"
     return {
         "none": "none: a network of its own, without any device",
         "loopback": "loopback: a device of its own, which reaches no other machine",
         "full": "full: other machines, through a proxy that never leads to this one or to private addresses",
-    }[given]
+    }[effective]
 
 
 def _change_owner(directory: str, uid: int) -> None:

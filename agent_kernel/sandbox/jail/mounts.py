@@ -226,5 +226,5 @@ def _restrict(target: str, set_: int, *, below: int = _AT_RECURSIVE) -> None:
 
 def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     assert libc is not None
-    named = [os.fsencode(text) or None for text in (source, target, kind)]
-    check_result(int(libc.mount(*named, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
+    encoded = [os.fsencode(text) or None for text in (source, target, kind)]
+    check_result(int(libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")

@@ -69,12 +69,12 @@ def numbers() -> dict[str, int]:
         raise OSError(errno.ENOSYS, f"no system call table for {platform.machine()}") from None
 
 
-def check_result(result: int, what: str) -> int:
-    """Return ``result``, the result of a C function that sets errno. If it signals an error, raise OSError; ``what``
-    names the function in the message."""
+def check_result(result: int, function_name: str) -> int:
+    """Return ``result``, the result of a C function that sets errno. If it signals an error, raise OSError;
+    ``function_name`` names the function in the message."""
     if result < 0:
         code = ctypes.get_errno()
-        raise OSError(code, f"{what}: {os.strerror(code)}")
+        raise OSError(code, f"{function_name}: {os.strerror(code)}")
     return result
 
 

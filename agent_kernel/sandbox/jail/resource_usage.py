@@ -30,7 +30,7 @@ class ResourceUsage:
 def measure_usage(root: int, *, everybody: bool) -> ResourceUsage:
     """Measure the descendants of ``root``. With ``everybody``, measure all processes that this /proc shows; in a
     process namespace these are the processes of the session."""
-    pids = _all() if everybody else _below(root)
+    pids = _visible_pids() if everybody else _descendants(root)
     tasks = kilobytes = 0
     for pid in pids:
         fields = _fields(f"/proc/{pid}/status", (*_CHEAP, "Threads:"))
@@ -115,14 +115,14 @@ def _send_signal(entry: int, number: int) -> bool:
     return True
 
 
-def _all() -> list[int]:
+def _visible_pids() -> list[int]:
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
         return []  # the file tree is being switched
 
 
-def _below(root: int) -> list[int]:
+def _descendants(root: int) -> list[int]:
     pids: list[int] = []
     waiting = [root]
     while waiting:

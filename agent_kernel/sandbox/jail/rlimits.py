@@ -14,14 +14,14 @@ _MB = 1 << 20
 def apply(limits: Mapping[str, int], *, others: int) -> str:
     """Set the limits and return a description of them. ``others`` is the number of processes and threads of the same
     user outside the jail; the process limit of the user counts them too. Raises OSError, ValueError."""
-    wanted = {
+    values = {
         resource.RLIMIT_AS: limits["memory_mb"] * _MB,
         resource.RLIMIT_FSIZE: limits["file_mb"] * _MB,
         resource.RLIMIT_NOFILE: limits["fds"],
         resource.RLIMIT_NPROC: limits["procs"] + others,
         resource.RLIMIT_CORE: 0,
     }
-    for kind, value in wanted.items():
+    for kind, value in values.items():
         # A process may only lower its hard limit, so a hard limit that is already lower stays.
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)

@@ -222,7 +222,7 @@ def rules(*, isolated: bool, pid: int, network: str = "none", counted: bool = Tr
     ]
 
 
-def compile_program(wanted: Iterable[Rule], machine: str, table: dict[str, int]) -> bytes:
+def compile_program(filter_rules: Iterable[Rule], machine: str, table: dict[str, int]) -> bytes:
     """Return the BPF program for the rules. ``machine`` is the architecture. ``table`` maps names to system call
     numbers; rules for calls that are not in the table are left out."""
     # Instructions are (code, jump if true, jump if false, operand); jumps are relative to the next instruction. Offsets
@@ -232,7 +232,7 @@ def compile_program(wanted: Iterable[Rule], machine: str, table: dict[str, int])
     # The x32 ABI has call numbers of its own, marked by one bit. Refuse all of them.
     if machine == "x86_64":
         code += [(_AT_LEAST, 0, 1, _X32_BIT), (_RETURN, 0, 0, _ERRNO | errno.EPERM)]
-    for rule in wanted:
+    for rule in filter_rules:
         if rule.call in table:
             body = _body(rule)
             # Skip the body of the rule if the number differs.
@@ -266,11 +266,11 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_void_p))
 
 
-def install(wanted: Sequence[Rule], network: str) -> str:
+def install(filter_rules: Sequence[Rule], network: str) -> str:
     """Install the filter and return a description of it. ``network`` is the network mode. Requires no_new_privs. Raises
     OSError."""
-    load(compile_program(wanted, platform.machine(), numbers()))
-    return f"{len(wanted)} rules; {_SOCKETS_IN_WORDS[network]}"
+    load(compile_program(filter_rules, platform.machine(), numbers()))
+    return f"{len(filter_rules)} rules; {_SOCKETS_IN_WORDS[network]}"
 
 
 def load(code: bytes) -> None:

@@ -55,7 +55,7 @@ def interpreter() -> list[str]:
         paths.append(site.USER_SITE)
     home = os.path.realpath(os.path.expanduser("~"))
     # A prefix that contains the home directory would show all of it; the library paths above are sufficient then.
-    return _outermost(path for path in paths if path and path != "/" and not _within(home, os.path.realpath(path)))
+    return _outermost(path for path in paths if path and path != "/" and not _is_within(home, os.path.realpath(path)))
 
 
 SECRETS = (
@@ -71,10 +71,10 @@ def hidden_by_default() -> list[str]:
     passwords."""
     home = os.path.expanduser("~")
     data = os.environ.get("JUPYTER_DATA_DIR") or os.path.join(home, ".local/share/jupyter")
-    named = ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_RUNTIME_DIR")
+    variables = ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_RUNTIME_DIR")
     paths = [data, os.path.join(home, ".jupyter"), os.path.join(home, ".ipython")]
     paths += [os.path.join(home, name) for name in SECRETS]
-    return paths + [os.environ[name] for name in named if os.environ.get(name)]
+    return paths + [os.environ[name] for name in variables if os.environ.get(name)]
 
 
 def is_private(name: str) -> bool:
@@ -94,12 +94,12 @@ class VisibleEntry(NamedTuple):
 def is_shareable(directory: str, hidden: Sequence[str], home: str) -> bool:
     """Return whether a directory (absolute, resolved) may be shown. Return False if it contains the home directory or
     lies in a hidden directory; nothing of it is shown then."""
-    return not _within(home, directory) and not any(_within(directory, path) for path in hidden)
+    return not _is_within(home, directory) and not any(_is_within(directory, path) for path in hidden)
 
 
 def holds(path: str, hidden: Sequence[str]) -> bool:
-    """Return True if ``path`` is a hidden path or contains one."""
-    return any(_within(secret, path) for secret in hidden)
+    """Return whether ``path`` is one of the ``hidden`` paths or contains one of them."""
+    return any(_is_within(secret, path) for secret in hidden)
 
 
 def private_below(directory: str) -> list[str]:
@@ -261,14 +261,14 @@ def _entry(path: str) -> VisibleEntry:
     return VisibleEntry(path, (info.st_dev, info.st_ino))
 
 
-def _within(path: str, parent: str) -> bool:
+def _is_within(path: str, parent: str) -> bool:
     return path == parent or path.startswith(parent.rstrip("/") + "/")
 
 
 def _outermost(paths: Iterable[str]) -> list[str]:
     outermost: list[str] = []
     for path in sorted(set(paths), key=len):
-        if not any(_within(path, parent) for parent in outermost):
+        if not any(_is_within(path, parent) for parent in outermost):
             outermost.append(path)
     return outermost
 

@@ -22,16 +22,16 @@ class BoundedOutput:
         self.total = 0
 
     def add(self, text: str) -> str:
-        """Keep the text. Returns the part to display at once, which is the part within the first ``limit / 2``
-        characters."""
+        """Add text that was printed. Returns the part of it to display at once, which is the part within the first
+        ``limit / 2`` characters of the stream."""
         self.total += len(text)
         room = self._half - len(self._head)
-        shown = text[:room] if room > 0 else ""
-        self._head += shown
-        self._tail += text[len(shown) :]
+        displayed = text[:room] if room > 0 else ""
+        self._head += displayed
+        self._tail += text[len(displayed) :]
         if len(self._tail) > 4 * self._half:
             self._tail = self._tail[-self._half :]
-        return shown
+        return displayed
 
     def text(self) -> str:
         tail = self._tail[-self._half :] if self._half else ""

@@ -42,30 +42,30 @@ def _facts(error: BaseException) -> Iterator[str]:
     line, scope, libraries = _failed_line(error)
     names = _used_names(line, scope)
     if isinstance(error, ModuleNotFoundError):
-        yield from _of_module(error)
+        yield from _module_hints(error)
     elif isinstance(error, FileNotFoundError):
-        yield from _of_file(error)
+        yield from _file_hints(error)
     elif isinstance(error, NameError):
         yield from _close("Names that exist", error.name, [name for name in scope if not name.startswith("_")])
     elif isinstance(error, AttributeError):
-        yield from _of_attribute(error)
+        yield from _attribute_hints(error)
     elif isinstance(error, KeyError):
-        yield from _of_key(error, names, libraries)
+        yield from _key_hints(error, names, libraries)
     elif isinstance(error, ValueError) and SIZES.search(_message(error)):
         yield from _sizes(names)
     elif isinstance(error, TypeError):
         yield from _column_types(names)
 
 
-def _of_module(error: ModuleNotFoundError) -> Iterator[str]:
-    wanted = error.name.partition(".")[0] if type(error.name) is str else ""
-    if not wanted or wanted in sys.modules or importlib.util.find_spec(wanted) is not None:
+def _module_hints(error: ModuleNotFoundError) -> Iterator[str]:
+    missing_module = error.name.partition(".")[0] if type(error.name) is str else ""
+    if not missing_module or missing_module in sys.modules or importlib.util.find_spec(missing_module) is not None:
         return  # a part of an installed package is missing, which the error says
-    here = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
-    yield f"{wanted} is not installed. Installed are {', '.join(here) or 'none of the usual packages'}."
+    installed = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
+    yield f"{missing_module} is not installed. Installed are {', '.join(installed) or 'none of the usual packages'}."
 
 
-def _of_file(error: FileNotFoundError) -> Iterator[str]:
+def _file_hints(error: FileNotFoundError) -> Iterator[str]:
     if type(error.filename) is not str:
         return
     folder = os.path.dirname(error.filename) or "."
@@ -78,7 +78,7 @@ def _of_file(error: FileNotFoundError) -> Iterator[str]:
     yield from _close(f"Files in {folder}", os.path.basename(error.filename), sorted(files))
 
 
-def _of_attribute(error: AttributeError) -> Iterator[str]:
+def _attribute_hints(error: AttributeError) -> Iterator[str]:
     owner = error.obj
     if type(owner) is types.ModuleType:
         found: Iterable[str] = vars(owner)
@@ -94,7 +94,7 @@ def _of_attribute(error: AttributeError) -> Iterator[str]:
         yield f"{title} with a similar name: {_join(close)}."
 
 
-def _of_key(error: KeyError, names: Mapping[str, Any], libraries: list[types.FrameType]) -> Iterator[str]:
+def _key_hints(error: KeyError, names: Mapping[str, Any], libraries: list[types.FrameType]) -> Iterator[str]:
     tables = {name: value for name, value in names.items() if _is_table(value)}
     if not tables:
         # If a method of a library raised the error, for example groupby, the frames of the library contain the table.
@@ -102,16 +102,16 @@ def _of_key(error: KeyError, names: Mapping[str, Any], libraries: list[types.Fra
         tables = dict(zip(("the table",), passed, strict=False))
     for name, table in list(tables.items())[:2]:
         yield f"Columns of {name}: {_join(_columns(table))}."
-    wanted = error.args[0] if error.args else ""
+    missing_key = error.args[0] if error.args else ""
     for name, value in names.items():
         if type(value) is dict and not tables:
-            yield from _close(f"Keys of {name}", repr(wanted) if type(wanted) is str else "", _labels(value))
+            yield from _close(f"Keys of {name}", repr(missing_key) if type(missing_key) is str else "", _labels(value))
 
 
 def _sizes(names: Mapping[str, Any]) -> Iterator[str]:
-    known = {"ndarray": "numpy", "DataFrame": "pandas", "Series": "pandas"}
+    packages = {"ndarray": "numpy", "DataFrame": "pandas", "Series": "pandas"}
     for name, value in list(names.items())[:8]:
-        if any(_is_exactly(value, package, kind) for kind, package in known.items()):
+        if any(_is_exactly(value, package, kind) for kind, package in packages.items()):
             yield f"{name} has the shape {value.shape}."
         elif type(value) in (list, tuple):
             yield f"{name} has {len(value)} items."
@@ -141,10 +141,10 @@ def _used_names(line: str, scope: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables that the line names, with their values, in the order of the line."""
     try:
         nodes = [node for node in ast.walk(ast.parse(line.strip())) if isinstance(node, ast.Name)]
-        found = [node.id for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
+        names = [node.id for node in sorted(nodes, key=lambda node: (node.lineno, node.col_offset))]
     except (SyntaxError, ValueError, RecursionError):
-        found = re.findall(r"[^\W\d]\w*", line)  # the line is a part of a statement
-    return {name: scope[name] for name in dict.fromkeys(found) if name in scope}
+        names = re.findall(r"[^\W\d]\w*", line)  # the line is a part of a statement
+    return {name: scope[name] for name in dict.fromkeys(names) if name in scope}
 
 
 def _message(error: BaseException) -> str:
@@ -178,8 +178,8 @@ def _close(title: str, target: Any, names: Iterable[str]) -> Iterator[str]:
     """Yield one line that lists the names that are similar to ``target``; if none is similar, the first names."""
     names = [name for name, _ in zip(names, range(MAX_LOOKED_AT), strict=False)]
     close = difflib.get_close_matches(target, names, 5) if type(target) is str else []
-    if shown := close or names[:MAX_NAMES]:
-        yield f"{title}{' with a similar name' if close else ''}: {_join(shown)}."
+    if listed := close or names[:MAX_NAMES]:
+        yield f"{title}{' with a similar name' if close else ''}: {_join(listed)}."
 
 
 def _join(names: Iterable[str]) -> str:

@@ -16,10 +16,10 @@ def packages(match: str = "") -> Packages:
     """Return the installed packages whose names contain ``match``, ignoring case; without ``match`` all of them. More
     packages cannot be installed here.
     """
-    wanted = match.lower().replace("_", "-")
+    pattern = match.lower().replace("_", "-")
     lines = {
         f"{name} {distribution.version}"
         for distribution in importlib.metadata.distributions()
-        if (name := distribution.name) and wanted in name.lower().replace("_", "-")
+        if (name := distribution.name) and pattern in name.lower().replace("_", "-")
     }
     return Packages(sorted(lines, key=str.lower))

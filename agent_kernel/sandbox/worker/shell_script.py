@@ -93,10 +93,11 @@ def _signal_and_wait(shell: int, number: signal.Signals, within_s: float) -> boo
     return False
 
 
-def _end(shell: int, others: set[int], until: float) -> bool:
-    """Kill and reap all processes below this one, except ``others``, which existed before the script. When a process is
-    killed, its children become children of this process. Returns False if some are left at the time ``until``."""
-    while left := set(children_of(os.getpid())) - others:
+def _end(shell: int, earlier_pids: set[int], until: float) -> bool:
+    """Kill and reap all processes below this one, except ``earlier_pids``, which existed before the script. When a
+    process is killed, its children become children of this process. Returns False if some are left at the time
+    ``until``."""
+    while left := set(children_of(os.getpid())) - earlier_pids:
         with contextlib.suppress(OSError):
             os.killpg(shell, signal.SIGKILL)
         for pid in left:

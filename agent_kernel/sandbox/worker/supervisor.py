@@ -62,12 +62,12 @@ def main(protocol_fd: int, control_fd: int, way_fd: int = -1) -> None:
     _hand_over(jail, way_fd)
     # The socket is created before the fork, so that the end of a child that fails at once is noticed.
     wakeup = _wake_on_child()
-    mine = os.getpid()
+    own_pid = os.getpid()
     child = os.fork()
     if child == 0:
         control.close()
         _close_wakeup(wakeup)
-        _first_process(jail, protocol_fd) if jail.isolated else _worker(jail, protocol_fd, mine)
+        _first_process(jail, protocol_fd) if jail.isolated else _worker(jail, protocol_fd, own_pid)
     if not jail.isolated:
         _lead(child)
         control.send({"group": child})
@@ -107,7 +107,7 @@ def _lead(pid: int) -> None:
 
 
 def _hand_over(jail: Jail, way_fd: int) -> None:
-    """If the jail has a socket on which the proxy listens, send this socket to the server."""
+    """Send the socket on which the proxy listens to the server, if the jail has one."""
     if way_fd < 0:
         return
     with socket.socket(fileno=way_fd) as way:

@@ -38,13 +38,13 @@ def cut(text: str, limit: int) -> str:
 def _traceback(problem: BaseException) -> str:
     if isinstance(problem, Warning):
         problem = type(problem)(short_text(str(problem))).with_traceback(problem.__traceback__)
-    shown = traceback.TracebackException.from_exception(problem, compact=True)
-    _only_their_frames(shown, set())
+    formatted = traceback.TracebackException.from_exception(problem, compact=True)
+    _remove_library_frames(formatted, set())
     # The module is removed from the names of our own exceptions, because the user's code cannot import it.
-    return "".join(shown.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
+    return "".join(formatted.format()).rstrip().replace(f"{ProcessorTimeUsedUp.__module__}.", "")
 
 
-def _only_their_frames(formatted: traceback.TracebackException, seen: set[int]) -> None:
+def _remove_library_frames(formatted: traceback.TracebackException, seen: set[int]) -> None:
     """Keep only the frames of the code itself and of modules in the work directory. ``seen`` are the ids of exceptions
     that have been processed, because exceptions can refer to each other."""
     if id(formatted) in seen:
@@ -55,4 +55,4 @@ def _only_their_frames(formatted: traceback.TracebackException, seen: set[int]) 
     formatted.stack = traceback.StackSummary.from_list(frames)
     for other in (formatted.__cause__, formatted.__context__, *(getattr(formatted, "exceptions", None) or ())):
         if other is not None:
-            _only_their_frames(other, seen)
+            _remove_library_frames(other, seen)

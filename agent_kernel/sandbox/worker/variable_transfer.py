@@ -29,15 +29,15 @@ class NotCopied(Exception):
     """Raised if a value cannot be copied. The text is the reason."""
 
 
-def give(namespace: dict[str, Any], given: Sequence[Mapping[str, Any]]) -> None:
+def give(namespace: dict[str, Any], variables: Sequence[Mapping[str, Any]]) -> None:
     """Set all variables or none. Raises NotCopied if one cannot be decoded."""
     values: dict[str, Any] = {}
-    for one in given:
+    for variable in variables:
         try:
-            values[one["name"]] = _read(one["encoding"], bytes(one["data"]), one.get("type", ""))
+            values[variable["name"]] = _read(variable["encoding"], bytes(variable["data"]), variable.get("type", ""))
         except Exception as error:  # decoding runs code of libraries, which may raise anything
             raise NotCopied(
-                f"The variable {one['name']} could not be read here, and the code did not run: "
+                f"The variable {variable['name']} could not be read here, and the code did not run: "
                 f"{type(error).__name__}: {error}"
             ) from error
     namespace.update(values)
@@ -100,7 +100,7 @@ def _read(encoding: str, data: bytes, kind: str) -> Any:
     if encoding == "npy":
         return importlib.import_module("numpy").load(io.BytesIO(data), allow_pickle=False)
     if encoding == "arrow":
-        return _from_arrow(data, kind)
+        return _read_arrow(data, kind)
     if encoding == "pickle":
         return pickle.loads(data)
     raise ValueError(f"the encoding {encoding} is not supported for variables")
@@ -111,7 +111,7 @@ def _table(body: Mapping[str, Any], kind: str) -> Any:
     return frame if kind == _FRAME else frame.iloc[:, 0]
 
 
-def _from_arrow(data: bytes, kind: str) -> Any:
+def _read_arrow(data: bytes, kind: str) -> Any:
     if kind.startswith("polars."):
         frame = importlib.import_module("polars").read_ipc_stream(io.BytesIO(data))
         return frame.to_series() if kind == "polars.Series" else frame

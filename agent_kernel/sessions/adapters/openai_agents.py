@@ -95,9 +95,9 @@ class AgentsSession:
         """Return the newest ``limit`` items in order (None: the limit of the settings, or all). Items of agent-kernel's
         own agent are returned as messages, calls and outputs of the Responses API; its hidden messages are left out."""
         store, key = self._holder.store, self._key(wrapper)
-        wanted = limit if limit is not None else getattr(self.session_settings, "limit", None)
-        items = _flat(await self._newest(store, key, wanted))
-        return items if wanted is None else items[-wanted:] if wanted else []
+        count = limit if limit is not None else getattr(self.session_settings, "limit", None)
+        items = _flat(await self._newest(store, key, count))
+        return items if count is None else items[-count:] if count else []
 
     async def add_items(self, items: Sequence[Mapping[str, Any]], *, wrapper: Any = None) -> None:
         """Add all items or none. A user message begins a turn."""
@@ -217,14 +217,14 @@ def _settings_type() -> Callable[[int | None], Any]:
     return getattr(module, "SessionSettings", ReadSettings)
 
 
-def _settings(given: Any) -> Any:
+def _settings(settings: Any) -> Any:
     """Return settings of the SDK unchanged; convert None and mappings to ReadSettings. Raises TypeError for an unknown
     key."""
-    if given is None:
+    if settings is None:
         return ReadSettings()
-    if not isinstance(given, Mapping):
-        return given
-    unknown = sorted(str(name) for name in given if name != "limit")
+    if not isinstance(settings, Mapping):
+        return settings
+    unknown = sorted(str(name) for name in settings if name != "limit")
     if unknown:
         raise TypeError(f"Unknown session settings: {', '.join(unknown)}")
-    return ReadSettings(given.get("limit"))
+    return ReadSettings(settings.get("limit"))

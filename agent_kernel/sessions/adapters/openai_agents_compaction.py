@@ -76,7 +76,7 @@ class Suffix:
         return False
 
     async def _read_before(self) -> list[Item] | None:
-        """Return the items of the current branch before the suffix, or None if the suffix is no longer its end."""
+        """Return the items of the current branch before these newest items, or None if newer items have been added."""
         items = await self._store.latest(self._key, failed=False)
         count = len(items) - len(self._tail)
         return items[:count] if count >= 0 and items[count:] == self._tail else None
@@ -92,8 +92,8 @@ class Suffix:
 
     async def _branch_off(self, fresh: Sequence[Message], record: dict[str, Any], expired: int) -> bool:
         """Write the messages ``fresh`` on a new branch in place of the suffix, and return True. Returns False if the
-        history has changed: the suffix is no longer its end, or it no longer begins with ``expired`` expired items. The
-        open turn prevents other writers from changing the session after this check."""
+        history has changed since it was read: the suffix is no longer its end, or the history no longer begins with
+        ``expired`` expired items. The open turn prevents other writers from changing the session after this check."""
         owner = Owner.here()
         turn = await self._store.open_turn(Turn(new_id("turn"), self._key, record=record), owner)
         replaced = False

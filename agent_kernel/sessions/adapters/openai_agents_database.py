@@ -78,7 +78,7 @@ def _select_messages(db: sqlite3.Connection, id: str) -> Iterator[SourceMessage]
     for number, text, stored in db.execute(query, (id,)):
         if number < 0 or not isinstance(text, str):
             raise InvalidRequest(f"The message {number} is not stored as text.")
-        item = loads(text.encode("utf-8", "surrogatepass"), MAX_BYTES, MAX_DEPTH, what=f"message {number}")
+        item = loads(text.encode("utf-8", "surrogatepass"), MAX_BYTES, MAX_DEPTH, document_name=f"message {number}")
         if not isinstance(item.value, dict):
             item.refuse("is not an object")
         time = _seconds(stored, time)

@@ -55,7 +55,7 @@ class SelectoolsDatabase:
             return None
         if not isinstance(row[0], str):
             raise InvalidRequest("The memory of this session is not stored as text.")
-        memory = loads(row[0].encode("utf-8", "surrogatepass"), MAX_BYTES, MAX_DEPTH, what="memory")
+        memory = loads(row[0].encode("utf-8", "surrogatepass"), MAX_BYTES, MAX_DEPTH, document_name="memory")
         return _to_transcript(key, memory, Fields({"created_at": row[1], "updated_at": row[2]}, "session"))
 
 
@@ -89,13 +89,13 @@ class SelectoolsDirectory:
             return None
         except OSError as error:
             raise StoreCorrupt(f"The document cannot be read: {error.strerror}.") from error
-        fields = loads(document, MAX_BYTES, MAX_DEPTH, what="document")
+        fields = loads(document, MAX_BYTES, MAX_DEPTH, document_name="document")
         fields.get("session_id", str)
         return _to_transcript(SessionKey(session.namespace, session.id), fields.child("memory"), fields)
 
     def _describe(self, path: Path) -> FrameworkSession | None:
         try:
-            fields = loads(path.read_bytes(), MAX_BYTES, MAX_DEPTH, what="document")
+            fields = loads(path.read_bytes(), MAX_BYTES, MAX_DEPTH, document_name="document")
             if not isinstance(fields.value, dict) or not fields.value.keys() >= FORM:
                 return None
             namespace = fields.get("namespace", str, "") or self._namespace

@@ -65,7 +65,7 @@ def _calling(body: Body) -> Message:
     calls = tuple(
         ToolCall(str(call["id"]), str(call["name"]), dict(call.get("parameters") or {})) for call in body["tool_calls"]
     )
-    return Message("assistant", _text(body), calls, extra={SHAPE: _rest(body)})
+    return Message("assistant", _text(body), calls, extra={SHAPE: _other_fields(body)})
 
 
 def _result(body: Body) -> Message:
@@ -76,14 +76,14 @@ def _result(body: Body) -> Message:
         call_id=str(body["tool_call_id"]),
         name=body.get("tool_name"),
         status="error" if body.get("tool_result") is None else "success",
-        extra={SHAPE: _rest(body)},
+        extra={SHAPE: _other_fields(body)},
     )
 
 
 def _alone(body: Body) -> Message:
     role = SPOKEN.get(str(body.get("role")))
     if role is not None and not body.get("tool_calls"):
-        rest = _rest(body)
+        rest = _other_fields(body)
         message = Message(role, _text(body), extra={SHAPE: rest} if rest else {})
         if (_body(message) or _plain(message)) == EMPTY | body:
             return message
@@ -126,7 +126,7 @@ def _text(body: Body) -> tuple[Text, ...]:
     return (Text(content),) if isinstance(content, str) and content else ()
 
 
-def _rest(body: Body) -> Body:
+def _other_fields(body: Body) -> Body:
     """Return the fields of the body that a Message cannot represent."""
     rest = {key: value for key, value in body.items() if key not in ("role", "content") and value is not None}
     if isinstance(rest.get("tool_result"), str) and rest["tool_result"] == body.get("content"):

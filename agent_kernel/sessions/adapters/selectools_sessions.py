@@ -49,16 +49,18 @@ class SavedSessions:
         self._ttl = ttl
         self._clock = clock
 
-    async def save(self, key: SessionKey, memory: Body, known: SavedMemory | None, *, used_before: bool) -> SavedMemory:
-        """Append the new messages of a memory. ``known`` is the memory as it was last loaded or saved. ``used_before``
-        is true if the caller has used this session before. A memory whose first message is not stored then replaces
-        the window; otherwise its messages are added to the window."""
+    async def save(
+        self, key: SessionKey, memory: Body, last_saved: SavedMemory | None, *, used_before: bool
+    ) -> SavedMemory:
+        """Append the new messages of a memory. ``last_saved`` is the memory as it was last loaded or saved.
+        ``used_before`` is true if the caller has used this session before. A memory whose first message is not stored
+        then replaces the window; otherwise its messages are added to the window."""
         bodies = memory["messages"]
         texts = [text_of(body) for body in bodies]
         session = await self.info(key) or await self._store.create(key)
-        same = overlap(known.texts, texts) if known is not None else 0
-        if known is not None and (same or not known.texts):
-            new, count = len(texts) - same, len(texts) + max(0, session.head - known.head)
+        same = overlap(last_saved.texts, texts) if last_saved is not None else 0
+        if last_saved is not None and (same or not last_saved.texts):
+            new, count = len(texts) - same, len(texts) + max(0, session.head - last_saved.head)
         else:
             new, count = await self._compare(session, texts, used_before=used_before)
         head = session.head

@@ -57,16 +57,16 @@ class Chat:
     async def last(self, count: int = 1) -> list[Message]:
         """Return the newest ``count`` messages that a person sees, in order. Fewer are returned if the first ones would
         be results without their calls. Raises InvalidRequest for a negative number."""
-        wanted = count
+        read_count = count
         while True:
-            items = await self._store.latest(self.key, wanted)
+            items = await self._store.latest(self.key, read_count)
             shown = [item.message for item in items if not item.message.hidden]
             session = await self._store.info(self.key)
-            # Hidden messages count towards ``wanted``, so more may have to be read; a session has at most ``head``
+            # The store counts hidden messages too, so more items may have to be read; a session has at most ``head``
             # items.
-            if session is None or len(shown) == len(items) or len(shown) >= count or wanted >= session.head:
+            if session is None or len(shown) == len(items) or len(shown) >= count or read_count >= session.head:
                 return shown[-count:] if count else []
-            wanted *= 4
+            read_count *= 4
 
     async def clear(self) -> None:
         """Remove all messages of all branches. The session itself, its title and its bindings to notebooks stay."""

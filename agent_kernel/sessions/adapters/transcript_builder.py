@@ -74,7 +74,9 @@ def build_transcript(source: SourceSession) -> Transcript:
         {turn: segment for turn, segment in placed.items() if segment},
     )
     current = named[0].name
-    resolved = (replace(one, current=one.name == current) for one in resolve_branches(branches, whole, turns, items))
+    resolved = (
+        replace(branch, current=branch.name == current) for branch in resolve_branches(branches, whole, turns, items)
+    )
     times = [source.created, source.updated]
     session = Session(
         source.key,
@@ -87,7 +89,7 @@ def build_transcript(source: SourceSession) -> Transcript:
         accessed=max(times),
         metadata=source.metadata,
     )
-    media = {medium.hash: medium.data for one in source.messages for medium in one.message.media}
+    media = {medium.hash: medium.data for message in source.messages for medium in message.message.media}
     blobs = {digest: data for digest, data in media.items() if data is not None}
     return Transcript(session, tuple(turns), tuple(items), tuple(resolved), tree=whole, blobs=blobs)
 
@@ -120,8 +122,8 @@ class _Tree:
         for number in branch.numbers[shared:]:
             if number in self.previous or self.seqs[number] <= self.seqs.get(last, 0):
                 raise InvalidRequest(
-                    f"The message {number} of the branch {branch.name!r} follows another message than on an earlier "
-                    "branch."
+                    f"The branch {branch.name!r} and an earlier branch have different messages before the message "
+                    f"{number}."
                 )
             self.previous[number], self.segment_of[number] = last, end
             last = number

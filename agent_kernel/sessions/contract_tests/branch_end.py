@@ -241,7 +241,7 @@ async def test_rewind_needs_a_session_without_an_open_turn(store: SessionStore, 
 async def test_a_session_counts_the_turns_and_items_that_there_are(store: SessionStore) -> None:
     async def count_stored() -> tuple[int, int]:
         session = await read_session(store)
-        [listed] = [one for one in await store.list(KEY.namespace) if one.key == KEY]
+        [listed] = [session for session in await store.list(KEY.namespace) if session.key == KEY]
         assert (listed.turn_count, listed.last_seq) == (session.turn_count, session.last_seq)
         return session.turn_count, session.last_seq
 

@@ -67,7 +67,7 @@ async def test_files_are_listed_as_they_came(store: FileStore) -> None:
     await store.create(KEY)
     await store.add_files(KEY, [(file("file-b", created=5.0), b"hello"), (file("file-a", created=5.0), b"hello")])
     await store.add_files(KEY, [(file("file-c", created=4.0), b"hello")])
-    assert [one.id for one in await store.files(KEY)] == ["file-c", "file-b", "file-a"]
+    assert [file.id for file in await store.files(KEY)] == ["file-c", "file-b", "file-a"]
 
 
 async def test_a_file_without_bytes_says_why(store: FileStore) -> None:
@@ -115,7 +115,7 @@ async def test_what_can_not_be_kept_changes_nothing(store: FileStore) -> None:
     assert await store.files(KEY) == []
     await store.add_files(KEY, [(file("file-1"), b"hello")])
     await assert_raises(Conflict, store.add_files(KEY, [(file("file-2"), b"hello"), (file("file-1"), b"hello")]))
-    assert [one.id for one in await store.files(KEY)] == ["file-1"]
+    assert [file.id for file in await store.files(KEY)] == ["file-1"]
 
 
 async def test_a_session_that_is_cleared_has_no_files(store: FileStore) -> None:
@@ -131,9 +131,9 @@ async def test_a_fork_has_the_files_of_its_turns(store: FileStore, clock: Clock)
     files = [(file(f"file-{turn + 1}", LARGE, turn=turn, created=turn + 1.0), LARGE) for turn in range(2)]
     await store.add_files(KEY, [(uploaded, b"hello"), *files])
     await store.fork(KEY, OTHER, 1)
-    assert [one.id for one in await store.files(OTHER)] == ["file-1"]
+    assert [file_.id for file_ in await store.files(OTHER)] == ["file-1"]
     await store.fork(KEY, SessionKey("local", "all"))
-    assert [one.id for one in await store.files(SessionKey("local", "all"))] == ["file-0", "file-1", "file-2"]
+    assert [file.id for file in await store.files(SessionKey("local", "all"))] == ["file-0", "file-1", "file-2"]
     await store.fork(KEY, STRANGER)
     await store.delete(KEY)
     assert await bytes_of(store, OTHER, "file-1") == LARGE
@@ -144,7 +144,7 @@ async def test_a_whole_session_has_its_files(store: FileStore) -> None:
     await whole_turns(store, 1)
     await store.add_files(KEY, [(file("file-1", LARGE), LARGE), (absent("file-2"), None)])
     whole = await snapshot(store)
-    assert {one.id for one in whole.files} == {"file-1", "file-2"}
+    assert {file.id for file in whole.files} == {"file-1", "file-2"}
     copy = replace(whole, session=replace(whole.session, key=OTHER))
     await assert_raises(InvalidRequest, store.restore(copy, {}))
     await store.restore(copy, {file("file-1", LARGE).hash: LARGE})

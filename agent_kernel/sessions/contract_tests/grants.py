@@ -13,7 +13,7 @@ import pytest
 from agent_kernel.core.approval import UNANSWERED, ApprovalQuestion, Grant
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound
 from agent_kernel.core.messages import user
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import Owner, SessionKey
 from agent_kernel.sessions.contract_tests.fixtures import KEY, Talk, assert_raises, calls, result, snapshot
 
@@ -23,7 +23,7 @@ SHELL = Grant("shell", "shell", "deny", 2.0)
 QUESTION = ApprovalQuestion("appr_1", KEY, "t", "c1", "python.live", "python", "5" * 64, asked=1.0)
 
 
-async def test_grants_are_of_one_session_kind_and_tool(store: KeptStore) -> None:
+async def test_grants_are_of_one_session_kind_and_tool(store: PersistentStore) -> None:
     for key in (KEY, OTHER):
         await store.create(key)
     await store.grant(KEY, SHELL)
@@ -35,7 +35,7 @@ async def test_grants_are_of_one_session_kind_and_tool(store: KeptStore) -> None
     assert await store.grants(SessionKey("ann", KEY.id)) == []
 
 
-async def test_grants_are_taken_back_by_kind_by_tool_or_all(store: KeptStore) -> None:
+async def test_grants_are_taken_back_by_kind_by_tool_or_all(store: PersistentStore) -> None:
     await store.create(KEY)
     for grant in (LIVE, replace(LIVE, tool="run"), SHELL):
         await store.grant(KEY, grant)
@@ -47,13 +47,13 @@ async def test_grants_are_taken_back_by_kind_by_tool_or_all(store: KeptStore) ->
     assert await store.revoke(KEY) == 0
 
 
-async def test_nothing_is_granted_in_a_session_that_is_not_there(store: KeptStore) -> None:
+async def test_nothing_is_granted_in_a_session_that_is_not_there(store: PersistentStore) -> None:
     await assert_raises(SessionNotFound, store.grant(KEY, LIVE))
     await assert_raises(SessionNotFound, store.ask(QUESTION))
 
 
 @pytest.mark.parametrize("ends", ["delete", "clear"])
-async def test_grants_and_questions_go_with_their_session(store: KeptStore, ends: str) -> None:
+async def test_grants_and_questions_go_with_their_session(store: PersistentStore, ends: str) -> None:
     await store.create(KEY)
     await store.grant(KEY, LIVE)
     await store.ask(QUESTION)
@@ -63,7 +63,7 @@ async def test_grants_and_questions_go_with_their_session(store: KeptStore, ends
     assert await store.question("local", QUESTION.id) is None
 
 
-async def test_neither_a_fork_nor_a_copy_has_the_grants(store: KeptStore) -> None:
+async def test_neither_a_fork_nor_a_copy_has_the_grants(store: PersistentStore) -> None:
     await store.create(KEY)
     await store.grant(KEY, LIVE)
     await store.fork(KEY, OTHER)
@@ -73,7 +73,7 @@ async def test_neither_a_fork_nor_a_copy_has_the_grants(store: KeptStore) -> Non
     assert await store.grants(OTHER) == await store.grants(third) == []
 
 
-async def test_the_first_answer_to_a_question_counts(store: KeptStore) -> None:
+async def test_the_first_answer_to_a_question_counts(store: PersistentStore) -> None:
     await store.create(KEY)
     await store.ask(QUESTION)
     assert await store.question("local", QUESTION.id) == QUESTION
@@ -86,14 +86,14 @@ async def test_the_first_answer_to_a_question_counts(store: KeptStore) -> None:
     assert await store.grants(KEY) == [LIVE]
 
 
-async def test_words_that_utf_8_can_not_hold_are_refused_and_the_question_waits(store: KeptStore) -> None:
+async def test_words_that_utf_8_can_not_hold_are_refused_and_the_question_waits(store: PersistentStore) -> None:
     await store.create(KEY)
     await store.ask(QUESTION)
     await assert_raises(InvalidRequest, store.answer(replace(QUESTION, outcome="deny", message="\ud800")))
     assert await store.question("local", QUESTION.id) == QUESTION
 
 
-async def open_question(store: KeptStore, owner: Owner) -> Talk:
+async def open_question(store: PersistentStore, owner: Owner) -> Talk:
     """Open a turn with three calls, and return it as a Talk: c0 has its result, c1 waits for an answer of the user,
     and c2 is running."""
     talk = await Talk.begin(store, owner)
@@ -106,7 +106,7 @@ async def open_question(store: KeptStore, owner: Owner) -> Talk:
 
 
 async def test_a_turn_that_is_interrupted_says_which_call_was_never_answered_for(
-    store: KeptStore, owner: Owner
+    store: PersistentStore, owner: Owner
 ) -> None:
     talk = await open_question(store, owner)
     assert await talk.close("interrupted", "the server was stopped")
@@ -114,13 +114,13 @@ async def test_a_turn_that_is_interrupted_says_which_call_was_never_answered_for
     assert await _outcomes(store) == {"appr_0": "approve", "appr_1": "interrupted"}
 
 
-async def test_a_turn_that_is_stopped_takes_its_questions_with_it(store: KeptStore, owner: Owner) -> None:
+async def test_a_turn_that_is_stopped_takes_its_questions_with_it(store: PersistentStore, owner: Owner) -> None:
     talk = await open_question(store, owner)
     assert await talk.close("cancelled", "stopped by the person")
     assert (await talk.texts())[-2:] == ["stopped by the person", "stopped by the person"]
     assert await _outcomes(store) == {"appr_0": "approve", "appr_1": "cancelled"}
 
 
-async def _outcomes(store: KeptStore) -> dict[str, Any]:
+async def _outcomes(store: PersistentStore) -> dict[str, Any]:
     questions = {id: await store.question("local", id) for id in ("appr_0", "appr_1")}
     return {id: question.outcome for id, question in questions.items() if question}

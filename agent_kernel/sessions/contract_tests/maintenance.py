@@ -7,7 +7,7 @@ maintain it, and sessions in it do not expire. Needs the fixtures ``store``, ``c
 from __future__ import annotations
 
 from agent_kernel.core.messages import assistant, user
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import NotebookBinding, Owner, SessionKey, Turn
 from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG, Clock, Talk, calls, result, snapshot, whole_turns
 
@@ -15,14 +15,14 @@ OTHER = SessionKey("local", "other")
 ANN = SessionKey("ann", "s")
 
 
-async def ids(store: KeptStore, clock: Clock, *names: str, namespace: str = "local") -> None:
+async def ids(store: PersistentStore, clock: Clock, *names: str, namespace: str = "local") -> None:
     """Create sessions with these ids in this order; the clock advances ten seconds before each."""
     for name in names:
         clock.now += 10
         await store.create(SessionKey(namespace, name))
 
 
-async def test_a_store_in_use_has_no_faults(store: KeptStore, owner: Owner) -> None:
+async def test_a_store_in_use_has_no_faults(store: PersistentStore, owner: Owner) -> None:
     await whole_turns(store, 2, PNG)
     await store.branch(KEY, before="t2", name="other")
     await store.add_turn(Turn("t3", KEY), [user("u3"), calls("c"), result("c"), assistant("a3")])
@@ -43,7 +43,7 @@ async def test_a_store_in_use_has_no_faults(store: KeptStore, owner: Owner) -> N
     assert await store.whole(KEY) == before
 
 
-async def test_a_vacuum_changes_no_conversation(store: KeptStore) -> None:
+async def test_a_vacuum_changes_no_conversation(store: PersistentStore) -> None:
     await whole_turns(store, 2, PNG)
     await store.add_turn(Turn("t", OTHER), [user("long " * 5000)])
     await store.delete(OTHER)
@@ -54,7 +54,7 @@ async def test_a_vacuum_changes_no_conversation(store: KeptStore) -> None:
     assert await store.verify() == []
 
 
-async def test_the_numbers_are_of_one_namespace_or_of_all(store: KeptStore, clock: Clock) -> None:
+async def test_the_numbers_are_of_one_namespace_or_of_all(store: PersistentStore, clock: Clock) -> None:
     first = clock.now
     await whole_turns(store, 2, PNG)
     clock.now += 100
@@ -72,7 +72,7 @@ async def test_the_numbers_are_of_one_namespace_or_of_all(store: KeptStore, cloc
     assert (nobody["sessions"], nobody["bytes"], nobody["first_made"], nobody["last_used"]) == (0, 0, None, None)
 
 
-async def test_the_bindings_are_of_one_namespace_or_of_all(store: KeptStore) -> None:
+async def test_the_bindings_are_of_one_namespace_or_of_all(store: PersistentStore) -> None:
     for key in (KEY, ANN):
         await store.create(key)
     await store.bind("local", "/root", "b.ipynb", KEY.id)
@@ -85,7 +85,7 @@ async def test_the_bindings_are_of_one_namespace_or_of_all(store: KeptStore) -> 
 
 
 async def test_sessions_that_were_not_used_are_the_longest_unused_first(
-    store: KeptStore, clock: Clock, owner: Owner
+    store: PersistentStore, clock: Clock, owner: Owner
 ) -> None:
     await ids(store, clock, "a", "b", "c")
     await ids(store, clock, "d", namespace="ann")
@@ -101,7 +101,7 @@ async def test_sessions_that_were_not_used_are_the_longest_unused_first(
 
 
 async def test_sessions_beyond_the_number_are_the_longest_unused_of_each_namespace(
-    store: KeptStore, clock: Clock, owner: Owner
+    store: PersistentStore, clock: Clock, owner: Owner
 ) -> None:
     await ids(store, clock, "a", "b", "c", "d")
     await ids(store, clock, "x", "y", namespace="ann")

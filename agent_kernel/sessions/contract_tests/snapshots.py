@@ -74,7 +74,9 @@ async def test_a_restored_session_is_the_one_that_was_read(store: SessionStore, 
     again = await snapshot(store, COPY)
     assert again.session == restored
     assert replace(again, summaries=()) == replace(copy_of(whole), summaries=())
-    assert [replace(one, id=0) for one in again.summaries] == [replace(one, id=0) for one in copy_of(whole).summaries]
+    assert [replace(summary, id=0) for summary in again.summaries] == [
+        replace(summary, id=0) for summary in copy_of(whole).summaries
+    ]
     assert restored.accessed == clock.now
     assert await store.blob(COPY, PNG.hash) == PNG.data
     assert (await snapshot(store)) == whole

@@ -172,7 +172,7 @@ async def test_a_summary_goes_with_its_last_item(store: SessionStore, owner: Own
     assert await store.summaries(KEY) == []
 
 
-# ------------------------------------------------------------------------------------------------ openings
+# -------------------------------------------------------------------------------- beginnings of conversations
 
 
 async def test_a_session_is_found_by_the_longest_beginning(store: SessionStore) -> None:

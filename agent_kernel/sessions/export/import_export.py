@@ -109,9 +109,9 @@ async def import_session(
     for _ in range(_ATTEMPTS):
         key = SessionKey(namespace, new_id("session") if id is None else id)
         clean = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted, origin=origin)
-        if replace and not trusted and (there := await store.info(key)):
+        if replace and not trusted and (existing := await store.info(key)):
             clean = dataclasses.replace(
-                clean, session=dataclasses.replace(clean.session, metadata=there.metadata, context=there.context)
+                clean, session=dataclasses.replace(clean.session, metadata=existing.metadata, context=existing.context)
             )
         try:
             session = await store.restore(clean, clean.blobs, **({"replace": True} if replace else {}))
@@ -203,7 +203,7 @@ def _detect_and_parse(document: bytes) -> tuple[Transcript, str]:
 
 def _preview(read: Transcript, clean: Transcript, format: str) -> ImportPreview:
     first = next((item.message.text for item in clean.items if item.message.role == "user" and item.message.text), "")
-    named = {medium.hash for item in clean.items for medium in item.message.media}
+    digests = {medium.hash for item in clean.items for medium in item.message.media}
     return ImportPreview(
         format,
         read.session.key.id,
@@ -211,8 +211,8 @@ def _preview(read: Transcript, clean: Transcript, format: str) -> ImportPreview:
         max(1, len(clean.branches)),
         len(clean.turns),
         len(clean.items),
-        len(named),
-        sum(len(data) for digest, data in clean.blobs.items() if digest in named),
+        len(digests),
+        sum(len(data) for digest, data in clean.blobs.items() if digest in digests),
         " ".join(first.split())[:SHOWN],
         dict(clean.left_out),
         len(clean.files),

@@ -64,9 +64,9 @@ def _sanitize_content(transcript: Transcript, now: float, left_out: dict[str, in
     transcript = with_new_turn_ids(transcript)
     items = [_plain_item(item, now) for item in transcript.items if _is_importable(item.message, left_out)]
     records = sum(1 for turn in transcript.turns if turn.record or turn.usage)
-    for what, count in (("summaries", len(transcript.summaries)), ("records of turns", records)):
+    for kind, count in (("summaries", len(transcript.summaries)), ("records of turns", records)):
         if count:
-            left_out[what] = left_out.get(what, 0) + count
+            left_out[kind] = left_out.get(kind, 0) + count
     charts = ImportedCharts(transcript.blobs)
     items = [replace(item, message=charts.check(item.message)) for item in items]
     if charts.refused:

@@ -122,8 +122,8 @@ class _JsonlReader:
                 self._own["session"] = body.get("session", dict)
             case "medium":
                 if body.child("data").value is not None:
-                    named = medium(body)
-                    self._blobs[named.hash] = transcript_reader.verified_bytes(body, "data", named)
+                    reference = medium(body)
+                    self._blobs[reference.hash] = transcript_reader.verified_bytes(body, "data", reference)
             case "file":
                 self._files.append(body.child("file"))
             case "end":

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from agent_kernel.core.errors import Conflict, SessionBusy, StoreError
-from agent_kernel.core.seams.session_store import FileStore, KeptStore, SessionStore
+from agent_kernel.core.seams.session_store import FileStore, PersistentStore, SessionStore
 from agent_kernel.core.session import NotebookBinding, SessionKey
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export.consistent_read import read_snapshot
@@ -33,7 +33,7 @@ class SessionCopy:
     items: int = 0
 
 
-async def copyable_sessions(source: KeptStore, namespace: str | None = None) -> tuple[list[SessionKey], int]:
+async def copyable_sessions(source: PersistentStore, namespace: str | None = None) -> tuple[list[SessionKey], int]:
     """Return (sessions without a running turn, longest unused first; number of sessions with one) of ``namespace``, or
     of all namespaces (None)."""
     idle = [session.key for session in await source.idle(float("inf"))]
@@ -61,20 +61,22 @@ async def write_copy(original: Transcript, target: SessionStore, *, replace: boo
     """
     key = original.session.key
     try:
-        there = await read_snapshot(target, key)
-        if there is not None and _content(there) == _content(original):
+        existing = await read_snapshot(target, key)
+        if existing is not None and _content(existing) == _content(original):
             return SessionCopy(key, "equal", len(original.items))
-        continues = there is not None and _is_earlier(there, original)
-        if there is not None and not (continues or replace):
+        continues = existing is not None and _is_earlier(existing, original)
+        if existing is not None and not (continues or replace):
             return SessionCopy(key, "differs", len(original.items))
-        await target.restore(original, original.blobs, **({"replace": True} if there is not None else {}))
+        await target.restore(original, original.blobs, **({"replace": True} if existing is not None else {}))
     except (Conflict, SessionBusy):
         return SessionCopy(key, "busy")
     await _verify(target, original)
     return SessionCopy(key, "continued" if continues else "copied", len(original.items))
 
 
-async def copy_bindings(source: KeptStore, target: KeptStore, keys: Sequence[SessionKey]) -> list[NotebookBinding]:
+async def copy_bindings(
+    source: PersistentStore, target: PersistentStore, keys: Sequence[SessionKey]
+) -> list[NotebookBinding]:
     """Copy the bindings of notebooks to these sessions. Returns the bindings that were not copied, because the target
     binds the same notebook to another session."""
     copied = set(keys)
@@ -83,10 +85,10 @@ async def copy_bindings(source: KeptStore, target: KeptStore, keys: Sequence[Ses
         if SessionKey(binding.namespace, binding.session) not in copied:
             continue
         place = (binding.namespace, binding.root, binding.path)
-        there = await target.bound(*place)
-        if there is None:
+        bound_session = await target.bound(*place)
+        if bound_session is None:
             await target.bind(*place, binding.session)
-        elif there != binding.session:
+        elif bound_session != binding.session:
             left_out.append(binding)
     return left_out
 

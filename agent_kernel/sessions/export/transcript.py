@@ -61,8 +61,8 @@ def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -
     files of more than ``inline_bytes`` (None: no limit) become ``Exported.files``. Those whose bytes are not in
     ``transcript.blobs`` are only named in the document."""
     media = transcript.media
-    named = media.keys() | {file.hash for file in transcript.files}
-    known = {digest: data for digest, data in transcript.blobs.items() if digest in named}
+    referenced = media.keys() | {file.hash for file in transcript.files}
+    known = {digest: data for digest, data in transcript.blobs.items() if digest in referenced}
     small = {digest: data for digest, data in known.items() if inline_bytes is None or len(data) <= inline_bytes}
     own = {
         "format": FORMAT,

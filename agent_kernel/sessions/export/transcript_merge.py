@@ -31,7 +31,7 @@ def merge_transcripts(base: Transcript | None, ours: Transcript, theirs: Transcr
     changed it, from ``ours``. Turns that ``ours`` removed since ``base`` stay removed. Raises InvalidRequest for
     sessions without a common turn, for a running turn, and if common turns have different numbers.
     """
-    ids = [f"{one.session.key.id} {one.session.revision}" for one in (ours, theirs)]
+    ids = [f"{version.session.key.id} {version.session.revision}" for version in (ours, theirs)]
     digest = hashlib.sha256("\n".join(sorted(ids)).encode()).hexdigest()
     key = SessionKey(ours.session.key.namespace, f"session-merged-{digest[:16]}")
     return _Merge(base and _with_key(base, key), _with_key(ours, key), _with_key(theirs, key)).merge((ours, theirs))
@@ -108,7 +108,7 @@ class _Merge:
         except the turns that only ``theirs`` has."""
         by_id = {turn.id: turn for turn in version.turns}
         by_seq = {item.seq: item for item in version.items}
-        names = {branch.name for one in (self._ours, self._theirs) for branch in one.branches}
+        names = {branch.name for version in (self._ours, self._theirs) for branch in version.branches}
         return (
             by_id.keys() == {turn.id for turn in turns} | self._new
             and all(by_id[turn.id] == turn for turn in turns)
@@ -176,8 +176,8 @@ class _Merge:
         if segment.id and segment not in self._common:
             self._homes[segment.id] = self._add_segment(*self._locate(segment.parent, segment.since))
         elif new:
-            mine = (turn for turn in self._ours.turns if turn.id not in self._shared)
-            grew = any(_place_of(self._ours, turn) == segment.id for turn in mine)
+            own_turns = (turn for turn in self._ours.turns if turn.id not in self._shared)
+            grew = any(_place_of(self._ours, turn) == segment.id for turn in own_turns)
             cut = self._last_shared(segment.id, self._theirs.session.head)
             self._homes[segment.id] = self._add_segment(segment.id, cut) if grew else segment.id
         for turn in new:
@@ -201,7 +201,7 @@ class _Merge:
 
     def _locate(self, parent: int, since: int) -> tuple[int, int]:
         """Return the segment and the seq at which a segment of ``theirs`` begins in the result."""
-        seqs = [item.seq for item in self._of_segment(parent) if item.seq <= since]
+        seqs = [item.seq for item in self._segment_items(parent) if item.seq <= since]
         if seqs and seqs[-1] in self._moved:
             return self._homes[parent], self._moved[seqs[-1]]
         if parent and parent not in {segment.id for segment in self._common}:
@@ -212,11 +212,11 @@ class _Merge:
     def _last_shared(self, segment: int, until: int) -> int:
         """Return the seq of the last item up to ``until`` of a segment that both versions have; the beginning of the
         segment if there is none."""
-        since = next((one.since for one in self._ours.tree.segments if one.id == segment), 0)
-        seqs = (item.seq for item in self._of_segment(segment) if item.turn in self._shared and item.seq <= until)
+        since = next((shared.since for shared in self._ours.tree.segments if shared.id == segment), 0)
+        seqs = (item.seq for item in self._segment_items(segment) if item.turn in self._shared and item.seq <= until)
         return max(seqs, default=since)
 
-    def _of_segment(self, segment: int) -> Iterable[Item]:
+    def _segment_items(self, segment: int) -> Iterable[Item]:
         placed = self._theirs.tree.turns
         return (item for item in self._theirs.items if placed.get(item.turn, 0) == segment)
 

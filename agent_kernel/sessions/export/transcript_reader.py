@@ -78,12 +78,12 @@ def build_transcript(
         turns = _compute_since(turns, items)
     stored_files = list(mistralrs_files.read(files))
     transcript = Transcript(session, turns, items, branches, summaries, tree, tuple(file for file, _ in stored_files))
-    named = transcript.media.keys() | {file.hash for file, _ in stored_files}
+    referenced = transcript.media.keys() | {file.hash for file, _ in stored_files}
     blobs = {**blobs, **{file.hash: data for file, data in stored_files if data is not None}}
     TranscriptValidator(own, transcript).check()
     return replace(
         transcript,
-        blobs={digest: data for digest, data in blobs.items() if digest in named},
+        blobs={digest: data for digest, data in blobs.items() if digest in referenced},
         branches=tuple(resolve_branches(branches, tree, turns, items)),
     )
 
@@ -189,10 +189,10 @@ def _number(field: Fields) -> float:
 
 def _blobs(own: Fields, messages: Sequence[Message]) -> Iterator[tuple[str, bytes]]:
     """Yield (hash, bytes) of media, except PNG images, that a message refers to and whose bytes are in the document."""
-    named = {medium.hash: medium for message in messages for medium in message.media}
+    media = {medium.hash: medium for message in messages for medium in message.media}
     for digest, body in own.items("blobs"):
-        if digest in named and body.child("data").value is not None:
-            yield digest, verified_bytes(body, "data", named[digest])
+        if digest in media and body.child("data").value is not None:
+            yield digest, verified_bytes(body, "data", media[digest])
 
 
 def verified_bytes(body: Fields, name: str, medium: Media) -> bytes:

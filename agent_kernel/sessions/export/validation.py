@@ -103,8 +103,8 @@ class TranscriptValidator:
         seqs = {at: [item.seq for item in grown] for at, grown in self._items.items()}
         complete = {at: [whole for _, whole in self._pair_results(grown)] for at, grown in self._items.items()}
         for segment in self._whole.tree.segments:
-            shown = bisect_right(seqs.get(segment.parent, ()), segment.since)
-            if shown and not complete[segment.parent][shown - 1]:
+            inherited = bisect_right(seqs.get(segment.parent, ()), segment.since)
+            if inherited and not complete[segment.parent][inherited - 1]:
                 self._place.refuse("a branch begins between a call and its results")
 
     def _pair_results(self, grown: list[Item]) -> Iterator[tuple[Item, bool]]:

@@ -96,14 +96,14 @@ class _Index:
         """Return the rows of a commit with their positions. Raises LogConflict."""
         if any(self.positions.get(name, 0) != last for name, last in after.items()):
             raise LogConflict
-        if any(self.heads.get((one.namespace, one.session), 0) != one.expect for one in appends):
+        if any(self.heads.get((append.namespace, append.session), 0) != append.expect for append in appends):
             raise LogConflict
         positions, rows = dict[str, int](), []
-        for one in appends:
-            if one.body is not None:
-                last = positions.get(one.namespace, self.positions.get(one.namespace, 0))
-                positions[one.namespace] = last + 1
-                rows.append(_Row(one.namespace, last + 1, one.session, one.replaces, one.body))
+        for change in appends:
+            if change.body is not None:
+                last = positions.get(change.namespace, self.positions.get(change.namespace, 0))
+                positions[change.namespace] = last + 1
+                rows.append(_Row(change.namespace, last + 1, change.session, change.replaces, change.body))
         return rows
 
 
@@ -243,8 +243,8 @@ class BatchedLog:
         """Delete the pieces of versions that were never committed."""
         pieces = {batch.data for batch in batches if batch.data.token}
         if pieces:
-            named = {batch.data for batch in self._table.fetch({batch.number for batch in batches})}
-            for data in pieces - named:
+            committed = {batch.data for batch in self._table.fetch({batch.number for batch in batches})}
+            for data in pieces - committed:
                 self._table.delete_pieces(data.token, data.count)
 
     # ------------------------------------------------------------------------------------------------ storing bytes
@@ -255,13 +255,13 @@ class BatchedLog:
             if self._table.touch_blob(key):
                 return
             token = uuid.uuid4().hex
-            made = Data(token=token, count=self._table.put_pieces(token, data))
-            if self._table.create_blob(key, made, len(data)):
+            stored = Data(token=token, count=self._table.put_pieces(token, data))
+            if self._table.create_blob(key, stored, len(data)):
                 return
             held = self._table.get_blob(key)
-            if held is not None and held.data == made:  # it was created, and the reply was lost
+            if held is not None and held.data == stored:  # it was created, and the reply was lost
                 return
-            self._table.delete_pieces(made.token, made.count)
+            self._table.delete_pieces(stored.token, stored.count)
         raise self._contention_error()
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None:
@@ -280,7 +280,7 @@ class BatchedLog:
         for digest in digests:
             self._table.touch_blob(_blob_key(namespace, digest))
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         """Delete unused media as LogStore describes, and the remains of writers that were stopped: replaced entries,
         and pieces that no batch names.
         """
@@ -289,10 +289,10 @@ class BatchedLog:
         self._index = _Index()
         self._catch_up()
         self._remove_leftovers()
-        kept, freed = {_blob_key(*place) for place in named}, 0
+        kept_keys, freed = {_blob_key(*place) for place in referenced}, 0
         live = {data.token for data in self._index.tokens.values()}
         for key, blob in self._table.blobs():
-            if key not in kept and blob.stored <= until and self._table.delete_blob(key, until):
+            if key not in kept_keys and blob.stored <= until and self._table.delete_blob(key, until):
                 self._table.delete_pieces(blob.data.token, blob.data.count)
                 freed += blob.size
             live.add(blob.data.token)

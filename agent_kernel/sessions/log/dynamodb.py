@@ -55,9 +55,9 @@ class DynamoTable:
         return self._db.now()
 
     def tail(self, after: int) -> BatchPage:
-        # A query may see one of the two items of a commit before the other, so that the head names another batch than
-        # the last one for some milliseconds. The newest batch always has entries and never expires, so the difference
-        # has no other cause.
+        # A commit writes two items, the batch and the head, and a query may see one of them some milliseconds before
+        # the other. The head then names another batch than the last one, and the query is repeated. The newest batch
+        # never expires, so a difference that remains means that it is lost.
         for attempt in range(TORN_ATTEMPTS):
             time.sleep(0.005 * attempt)
             found = self._query("log", above=_number(after))
@@ -88,17 +88,17 @@ class DynamoTable:
         return self._db.transact([{"Update": head}, {"Put": item}])
 
     def fetch(self, numbers: Collection[int]) -> Sequence[Batch]:
-        wanted: Any = {
+        request: Any = {
             self._table: {
                 "Keys": [self._db.key("log", _number(n)) for n in numbers],
                 "ConsistentRead": True,
             }
         }
         found = list[Batch]()
-        while wanted:
-            reply = self._db.call("batch_get_item", RequestItems=wanted)
+        while request:
+            reply = self._db.call("batch_get_item", RequestItems=request)
             found += [_to_batch(item) for item in reply["Responses"][self._table]]
-            wanted = reply.get("UnprocessedKeys")
+            request = reply.get("UnprocessedKeys")
         return sorted(found, key=lambda batch: batch.number)
 
     def rewrite(self, batches: Sequence[Batch]) -> bool:
@@ -146,7 +146,7 @@ class DynamoTable:
     def old_pieces(self, until: float) -> Collection[tuple[str, int]]:
         return [
             (item["sk"]["S"], int(item["count"]["N"]))
-            for item in self._all("pieces")
+            for item in self._iterate_items("pieces")
             if float(item["stored"]["N"]) <= until
         ]
 
@@ -176,7 +176,7 @@ class DynamoTable:
         )
 
     def blobs(self) -> Iterator[tuple[str, Blob]]:
-        for item in self._all("blobs"):
+        for item in self._iterate_items("blobs"):
             yield item["sk"]["S"], _to_blob(item)
 
     def delete_blob(self, key: str, until: float) -> bool:
@@ -222,7 +222,7 @@ class DynamoTable:
         )
         return found
 
-    def _all(self, partition: str) -> Iterator[Item]:
+    def _iterate_items(self, partition: str) -> Iterator[Item]:
         reply = self._query(partition, above="")
         yield from reply["Items"]
         while "LastEvaluatedKey" in reply:

@@ -70,7 +70,7 @@ class EncryptedBus:
         self._bus.close()
 
     def _hide_names(self, counters: Sequence[EventCounter]) -> list[EventCounter]:
-        return [replace(one, name=self._cipher.hide_name(one.namespace, one.name)) for one in counters]
+        return [replace(counter, name=self._cipher.hide_name(counter.namespace, counter.name)) for counter in counters]
 
     def _decrypt(self, message: BusMessage) -> bytes:
         namespace, name = message.topic

@@ -43,8 +43,8 @@ class EncryptedLog:
     def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         if not after:
             self._heads.clear()
-        wanted = after if among is None else among
-        skipped = {name for name in wanted if after.get(name, 0) > self._read_up_to.get(name, 0)}
+        namespaces = after if among is None else among
+        skipped = {name for name in namespaces if after.get(name, 0) > self._read_up_to.get(name, 0)}
         if skipped:
             # The caller skips entries of these namespaces, so their next entries cannot be compared with earlier ones.
             self._heads = {stream: last for stream, last in self._heads.items() if stream[0] not in skipped}
@@ -73,9 +73,9 @@ class EncryptedLog:
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
         self._log.touch_blobs(namespace, [self._cipher.hide_name(namespace, digest) for digest in digests])
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         return self._log.drop_blobs(
-            {(namespace, self._cipher.hide_name(namespace, digest)) for namespace, digest in named}, grace
+            {(namespace, self._cipher.hide_name(namespace, digest)) for namespace, digest in referenced}, grace
         )
 
     def bus(self) -> MessageBus | None:

@@ -16,12 +16,13 @@ def missing_package(scheme: str, package: str, extra: str) -> InvalidRequest:
     )
 
 
-def newer_format(name: str, found: object, known: int, other: str) -> StoreCorrupt:
-    """Return the error for a database with the format ``found``, if this version reads only the format ``known``. The
-    hint asks the user to choose another ``other``, for example another "database or schema"."""
+def newer_format(name: str, version: object, supported: int, alternative: str) -> StoreCorrupt:
+    """Return the error for a database with the format ``version``, if this version reads only the format
+    ``supported``. The hint asks the user to choose another ``alternative``, for example another "database or schema".
+    """
     return StoreCorrupt(
-        f"{name} was written by a newer agent-kernel (format {found}, this one knows {known}).",
-        hint=f"Nothing was changed. Upgrade agent-kernel, or name another {other}.",
+        f"{name} was written by a newer agent-kernel (format {version}, this one knows {supported}).",
+        hint=f"Nothing was changed. Upgrade agent-kernel, or name another {alternative}.",
     )
 
 

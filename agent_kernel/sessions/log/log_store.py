@@ -94,9 +94,9 @@ class LogStore(Protocol):
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
         """Treat these bytes as stored now, so that ``drop_blobs`` keeps them for another GRACE_S."""
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        """Delete the media whose (namespace, digest) is not among ``named`` and that were not stored or touched within
-        the last ``grace`` seconds. Returns the total size of the deleted media in bytes."""
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+        """Delete the media whose (namespace, digest) is not among ``referenced`` and that were not stored or touched
+        within the last ``grace`` seconds. Returns the total size of the deleted media in bytes."""
 
     def bus(self) -> MessageBus | None:
         """Return a new bus in the same database, with connections of its own; None if the servers of this database
@@ -110,7 +110,7 @@ def map_positions(appends: Sequence[Append], positions: Sequence[int]) -> Mappin
     """Return for each stream that a commit wrote the position of its new entry. ``positions`` has one number for each
     of ``appends``; the numbers of those that only checked a position are left out."""
     return {
-        (one.namespace, one.session): int(position)
-        for one, position in zip(appends, positions, strict=True)
-        if one.body is not None
+        (row.namespace, row.session): int(position)
+        for row, position in zip(appends, positions, strict=True)
+        if row.body is not None
     }

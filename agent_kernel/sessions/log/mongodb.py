@@ -97,7 +97,7 @@ class MongoTable:
             return BatchPage(now, 0, [])
         newest, found = head["last"], list[dict[str, Any]]()
         if newest > after:
-            self._unflushed = None  # what is behind the head was copied before the head was replaced
+            self._unflushed = None  # an older batch was copied before a newer one replaced it in the head
         if newest > after + 1:
             query = {"_id": {"$gt": after}}
             found = self._run("batches", lambda all, options: [*all.find(query, **options).sort("_id").limit(PAGE)])
@@ -267,21 +267,23 @@ class MongoTable:
             write_concern=WriteConcern("majority", wtimeout=20_000),
             read_preference=self._pymongo.ReadPreference.PRIMARY,
         )
-        made = {name: database[f"{self._prefix}_{name}"] for name in ("head", "batches", "pieces", "blobs")}
+        collections = {name: database[f"{self._prefix}_{name}"] for name in ("head", "batches", "pieces", "blobs")}
         with suppress(self._pymongo.errors.DuplicateKeyError):  # another server created it at the same moment
-            made["head"].update_one({"_id": _HEAD}, {"$setOnInsert": {"last": 0, "version": VERSION}}, upsert=True)
-        version = made["head"].find_one({"_id": _HEAD})["version"]
+            collections["head"].update_one(
+                {"_id": _HEAD}, {"$setOnInsert": {"last": 0, "version": VERSION}}, upsert=True
+            )
+        version = collections["head"].find_one({"_id": _HEAD})["version"]
         if version != VERSION:
             raise log_errors.newer_format(self.name, version, VERSION, "database or prefix")
-        made["batches"].create_index("expires", expireAfterSeconds=0)
-        made["pieces"].create_index("token")
-        made["pieces"].create_index("stored")
+        collections["batches"].create_index("expires", expireAfterSeconds=0)
+        collections["pieces"].create_index("token")
+        collections["pieces"].create_index("stored")
         # In a session, a read sees the results of all earlier calls, also on a node that has just become the primary.
         self._session = client.start_session(causal_consistency=True)
         if None not in self._seen:
             self._session.advance_cluster_time(self._seen[0])
             self._session.advance_operation_time(self._seen[1])
-        self._collections = made
+        self._collections = collections
 
 
 def _read_url(url: str, pymongo: Any) -> tuple[dict[str, Any], str]:

@@ -74,11 +74,11 @@ class PostgresLog:
     ) -> Mapping[Stream, int]:
         columns = (
             id,
-            [one.namespace for one in appends],
-            [one.session for one in appends],
-            [one.expect for one in appends],
-            [one.body for one in appends],
-            [one.replaces for one in appends],
+            [append.namespace for append in appends],
+            [append.session for append in appends],
+            [append.expect for append in appends],
+            [append.body for append in appends],
+            [append.replaces for append in appends],
         )
         if after:
             reached = ([*after], [*after.values()])
@@ -107,12 +107,12 @@ class PostgresLog:
             (namespace, list(digests)),
         )
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
         rows = self._connection.run(
             "DELETE FROM agent_kernel_blobs AS b WHERE stored <= now() - make_interval(secs => %s) AND NOT EXISTS"
             " (SELECT 1 FROM unnest(%s::text[], %s::text[]) AS k (namespace, digest)"
             " WHERE k.namespace = b.namespace AND k.digest = b.digest) RETURNING length(data)",
-            (grace, [namespace for namespace, _ in named], [digest for _, digest in named]),
+            (grace, [namespace for namespace, _ in referenced], [digest for _, digest in referenced]),
         )
         return sum(size for (size,) in rows)
 

@@ -64,13 +64,13 @@ class RedisLog:
             self._connection.key(f"commit:{id}"),
         ]
         given: list[Any] = [len(appends), COMMIT_KEPT_S]
-        for one in appends:
+        for append in appends:
             keys += [
-                self._connection.key(f"log:{one.namespace}"),
-                self._connection.pair("stream", one.namespace, one.session),
+                self._connection.key(f"log:{append.namespace}"),
+                self._connection.pair("stream", append.namespace, append.session),
             ]
-            flag = "check" if one.body is None else "replace" if one.replaces else "append"
-            given += [one.namespace, one.expect, flag, _pack(one)]
+            flag = "check" if append.body is None else "replace" if append.replaces else "append"
+            given += [append.namespace, append.expect, flag, _pack(append)]
         given += [word for pair in (after or {}).items() for word in pair]
         positions = self._connection.run("commit", keys, given)
         if positions is None:
@@ -83,18 +83,20 @@ class RedisLog:
 
     def get_blob(self, namespace: str, digest: str) -> bytes | None:
         key = self._connection.pair("blob", namespace, digest)
-        found: bytes | None = self._connection.use(lambda client: client.get(key))
-        return found
+        data: bytes | None = self._connection.use(lambda client: client.get(key))
+        return data
 
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
         self._connection.run(
             "touch", [self._connection.key("blobs")], [member(namespace, digest) for digest in digests]
         )
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        kept = {member(namespace, digest).encode() for namespace, digest in named}
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+        kept_names = {member(namespace, digest).encode() for namespace, digest in referenced}
         found = [
-            blob for blob in self._connection.run("old", [self._connection.key("blobs")], [grace]) if blob not in kept
+            blob
+            for blob in self._connection.run("old", [self._connection.key("blobs")], [grace])
+            if blob not in kept_names
         ]
         freed = 0
         for at in range(0, len(found), _DROPPED_AT_ONCE):
@@ -110,9 +112,9 @@ class RedisLog:
         self._connection.close()
 
 
-def _pack(one: Append) -> bytes:
-    session = one.session.encode()
-    return struct.pack(">?I", one.replaces, len(session)) + session + (one.body or b"")
+def _pack(append: Append) -> bytes:
+    session = append.session.encode()
+    return struct.pack(">?I", append.replaces, len(session)) + session + (append.body or b"")
 
 
 def _unpack(namespace: str, packed: bytes) -> Entry:

@@ -43,16 +43,16 @@ class RedisBus:
         topics = {self._receiver.pair("topic", *topic): topic for topic in after}
         streams = {key: _to_id(after[topic]) for key, topic in topics.items()}
         block = max(1, round(wait_s * 1000))
-        found: Any = self._receiver.use(lambda client: client.xread(streams, count=PAGE, block=block))
+        reply: Any = self._receiver.use(lambda client: client.xread(streams, count=PAGE, block=block))
         return [
             BusMessage(topics[key.decode()], _to_position(id), fields[b"b"])
-            for key, entries in found or ()
+            for key, entries in reply or ()
             for id, fields in entries
         ]
 
     def get_value(self, namespace: str, name: str) -> SharedValue | None:
-        found = self._sender.run("get", [self._sender.pair("value", namespace, name)], [])
-        return None if found is None else SharedValue(found[0].decode(), found[1], float(found[2]))
+        reply = self._sender.run("get", [self._sender.pair("value", namespace, name)], [])
+        return None if reply is None else SharedValue(reply[0].decode(), reply[1], float(reply[2]))
 
     def swap_value(self, namespace: str, name: str, expect: str, value: SharedValue | None, keep_s: float) -> bool:
         version, body = ("", b"") if value is None else (value.version, value.body)
@@ -61,8 +61,8 @@ class RedisBus:
 
     def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
         limits = [counter.limit for counter in counters]
-        found = self._sender.run("count", self._count_keys(counters), [event, round(window_s * 1e6), *limits])
-        return [EventCount(int(found[at]), int(found[at + 1]) / 1e6) for at in range(0, len(found), 2)]
+        counts = self._sender.run("count", self._count_keys(counters), [event, round(window_s * 1e6), *limits])
+        return [EventCount(int(counts[at]), int(counts[at + 1]) / 1e6) for at in range(0, len(counts), 2)]
 
     def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
         keys = self._count_keys([counter for _, counter in counted])

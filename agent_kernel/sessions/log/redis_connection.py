@@ -54,7 +54,7 @@ class RedisConnection:
     def pair(self, kind: str, namespace: str, name: str) -> str:
         return self.key(f"{kind}:{member(namespace, name)}")
 
-    def run(self, name: str, keys: Sequence[Any], given: Sequence[Any]) -> Any:
+    def run(self, name: str, keys: Sequence[Any], arguments: Sequence[Any]) -> Any:
         """Run one script. Raises StoreError."""
         # The server finds a script that it already has by the digest. The library's own object for scripts takes a
         # fifth longer.
@@ -62,9 +62,9 @@ class RedisConnection:
 
         def run(client: Any) -> Any:
             try:
-                return client.execute_command("EVALSHA", digest, len(keys), *keys, *given)
+                return client.execute_command("EVALSHA", digest, len(keys), *keys, *arguments)
             except self._redis.exceptions.NoScriptError:
-                return client.execute_command("EVAL", script, len(keys), *keys, *given)
+                return client.execute_command("EVAL", script, len(keys), *keys, *arguments)
 
         return self.use(run)
 
@@ -138,7 +138,10 @@ class _JoiningPacker:
     a piece of every long argument, which takes twice as much processor time here and wakes the server each time."""
 
     def pack(self, name: str, *given: Any) -> list[bytes]:
-        words = [*name.encode().split(), *(one if isinstance(one, bytes) else str(one).encode() for one in given)]
+        words = [
+            *name.encode().split(),
+            *(argument if isinstance(argument, bytes) else str(argument).encode() for argument in given),
+        ]
         return [b"*%d\r\n%b" % (len(words), b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words]))]
 
 

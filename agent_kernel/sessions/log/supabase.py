@@ -62,27 +62,27 @@ class SupabaseLog:
 
     def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         if among is None or not self.compares:
-            found = self._call("read", seen=dict(after))
+            reply = self._call("read", seen=dict(after))
         else:
-            found = self._call("read_among", seen={name: after.get(name, 0) for name in among})
+            reply = self._call("read_among", seen={name: after.get(name, 0) for name in among})
         entries = [
             Entry(namespace, position, session, replaces, base64.b64decode(body))
-            for namespace, position, session, replaces, body in found["entries"]
+            for namespace, position, session, replaces, body in reply["entries"]
         ]
-        return Tail(float(found["now"]), entries, found["more"])
+        return Tail(float(reply["now"]), entries, reply["more"])
 
     def commit(
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
     ) -> Mapping[Stream, int]:
         given = [
             {
-                "namespace": one.namespace,
-                "session": one.session,
-                "expect": one.expect,
-                "body": None if one.body is None else _to_text(one.body),
-                "replaces": one.replaces,
+                "namespace": append.namespace,
+                "session": append.session,
+                "expect": append.expect,
+                "body": None if append.body is None else _to_text(append.body),
+                "replaces": append.replaces,
             }
-            for one in appends
+            for append in appends
         ]
         compared = {"after": dict(after)} if after and self.compares else {}
         positions = self._call("commit", id=id, appends=given, **compared)["positions"]
@@ -100,8 +100,8 @@ class SupabaseLog:
     def touch_blobs(self, namespace: str, digests: Collection[str]) -> None:
         self._call("touch_blobs", namespace=namespace, digests=[*digests])
 
-    def drop_blobs(self, named: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
-        return int(self._call("drop_blobs", named=[[*place] for place in named], grace=grace)["freed"])
+    def drop_blobs(self, referenced: Collection[tuple[str, str]], grace: float = GRACE_S) -> int:
+        return int(self._call("drop_blobs", named=[[*place] for place in referenced], grace=grace)["freed"])
 
     def bus(self) -> None:
         """Return None: servers of this database cannot send each other messages."""
@@ -125,8 +125,8 @@ class SupabaseLog:
             cause = "the project refused the secret key" if refused else f"{error.message}"
             raise self._to_store_error(cause, error.code) from None
 
-    def _send(self, client: Any, operation: str, given: Mapping[str, Any]) -> Any:
-        return client.rpc(FUNCTION, {"operation": operation, "given": given}).execute().data
+    def _send(self, client: Any, operation: str, arguments: Mapping[str, Any]) -> Any:
+        return client.rpc(FUNCTION, {"operation": operation, "given": arguments}).execute().data
 
     def _connect(self) -> Any:
         return self._postgrest.SyncPostgrestClient(

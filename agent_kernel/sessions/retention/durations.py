@@ -16,11 +16,11 @@ _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 def seconds(text: str, setting: str) -> float:
     """Parse a duration. ``0`` and the empty text are 0; other numbers need a unit, since 30 could be seconds or
     minutes. Raises InvalidRequest with the name of ``setting``."""
-    wanted = text.strip().lower()
-    if wanted in ("", "0"):
+    duration = text.strip().lower()
+    if duration in ("", "0"):
         return 0.0
-    parts = _PART.findall(wanted)
-    if "".join(number + unit for number, unit in parts) != wanted:
+    parts = _PART.findall(duration)
+    if "".join(number + unit for number, unit in parts) != duration:
         raise InvalidRequest(
             f"{setting} must be a time such as 30m, 24h or 7d (units: {', '.join(UNITS)}), not {text[:40]!r}."
         )

@@ -103,9 +103,9 @@ class LimitedStore:
 
     async def info(self, key: SessionKey) -> Session | None:
         session = await self._store.info(key)
-        return None if session is None else await self._unless_expired(session)
+        return None if session is None else await self._drop_expired(session)
 
-    async def _unless_expired(self, session: Session) -> Session | None:
+    async def _drop_expired(self, session: Session) -> Session | None:
         return None if await self.retention.is_expired(session) else self.retention.apply_touch(session)
 
     async def touch(self, key: SessionKey) -> None:
@@ -230,8 +230,8 @@ class LimitedStore:
         async def read_files(count: int | None) -> list[tuple[SessionKey, File]]:
             return await cast(FileStore, self._store).all_files(namespace, count, sessions=sessions)
 
-        async def keep_file(one: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
-            return None if await self.info(one[0]) is None else one
+        async def keep_file(file_and_key: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
+            return None if await self.info(file_and_key[0]) is None else file_and_key
 
         return await _read_enough(limit, read_files, keep_file)
 
@@ -254,7 +254,7 @@ class LimitedStore:
 
     # This method is the last one, because in annotations after it the name ``list`` would mean the method.
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
-        return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._unless_expired)
+        return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._drop_expired)
 
 
 def limit_store(
@@ -275,7 +275,8 @@ def limit_store(
             hint="Unset ttl and max_sessions (limits), or use the store sqlite.",
         )
     retention = Retention(cast(ExpiringStore, store), limits, callbacks, clock=clock)
-    return cast(SessionStore, LimitedStore(store, retention))  # what is not in the class is the store's own
+    # LimitedStore passes calls of methods that it does not define to the store.
+    return cast(SessionStore, LimitedStore(store, retention))
 
 
 async def _read_enough(
@@ -287,7 +288,7 @@ async def _read_enough(
     count = limit
     while True:
         entries = await read(count)
-        visible = [one for each in entries if (one := await shown(each)) is not None]
+        visible = [one for entry in entries if (one := await shown(entry)) is not None]
         if limit is None or count is None or len(visible) >= limit or len(entries) < count:
             return visible[:limit]
         count *= _MORE

@@ -203,7 +203,8 @@ class Retention:
     # ------------------------------------------------------------------------------------------- start and shutdown
 
     def start(self) -> None:
-        """Start to sweep in the background: every quarter of the ttl, but at most once per second."""
+        """Start the background task that removes sessions that are due, every quarter of the ttl, but at most once
+        per second."""
         if self._sweeper is None and (self.limits.ttl or self.limits.max_sessions):
             self._sweeper = asyncio.create_task(self._keep_sweeping(), name="session retention")
 

@@ -37,7 +37,8 @@ def search_words(query: SessionQuery) -> tuple[str, ...]:
         raise InvalidRequest(f"A query can have at most {MAX_QUERY} characters, not {len(query.text)}.")
     if query.role not in ("", *ROLES):
         raise InvalidRequest(
-            f"Messages with the role {query.role!r} are not searched.", hint=f"Roles: {', '.join(ROLES)}."
+            f"Messages with the role {query.role!r} are not searched.",
+            hint=f"The roles that are searched are {', '.join(ROLES)}.",
         )
     if bool(query.root) != bool(query.path):
         raise InvalidRequest("A notebook needs both a contents root and a path.")
@@ -59,21 +60,21 @@ def fold_text(text: str) -> str:
     return folded.encode("utf-8", "replace").decode()
 
 
-def weigh_messages(found: Mapping[str, Collection[M]]) -> dict[M, float]:
-    """Return the weight of each message. ``found`` maps each search word to the messages in which it occurs.
+def weigh_messages(matches: Mapping[str, Collection[M]]) -> dict[M, float]:
+    """Return the weight of each message. ``matches`` maps each search word to the messages in which it occurs.
 
     The weight is 1 + r/(1+r), so that the number of matching messages decides and the rarity r of the words breaks
     ties. r is a sum over the words in the message: ln(1 + number of messages found / number of those with the word).
     This is BM25's inverse document frequency among the messages found; a word counts once per message.
     """
-    together: set[M] = set().union(*found.values())
-    rarity = {word: math.log1p(len(together) / len(messages)) for word, messages in found.items() if messages}
+    together: set[M] = set().union(*matches.values())
+    rarity = {word: math.log1p(len(together) / len(messages)) for word, messages in matches.items() if messages}
     if len(rarity) == 1:
         (rare,) = rarity.values()
         return dict.fromkeys(together, 1 + rare / (1 + rare))
     sums = dict.fromkeys(together, 0.0)
     for word, rare in rarity.items():
-        for message in found[word]:
+        for message in matches[word]:
             sums[message] += rare
     return {message: 1 + rare / (1 + rare) for message, rare in sums.items()}
 

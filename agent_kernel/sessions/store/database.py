@@ -130,9 +130,9 @@ class Database:
     def _serve(self) -> None:
         """Run the waiting calls until there is none. The database's own thread runs this method."""
         while jobs := self._take_group():
-            wanted = [job for job in jobs if job.outcome.set_running_or_notify_cancel()]
-            if len(wanted) < 2 or not self._commit_group(wanted):
-                for job in wanted:
+            active = [job for job in jobs if job.outcome.set_running_or_notify_cancel()]
+            if len(active) < 2 or not self._commit_group(active):
+                for job in active:
                     self._run_single(job)
 
     def _run_single(self, job: PendingCall) -> None:

@@ -23,17 +23,17 @@ def read_key(place: str, env: Mapping[str, str] = os.environ) -> bytes:
     the key."""
     kind, _, name = place.partition(":")
     if kind == "env":
-        text, shown = env.get(name, ""), f"the environment variable {name[:80]}"
+        text, place_name = env.get(name, ""), f"the environment variable {name[:80]}"
     elif kind == "keyring":
-        text, shown = _from_keyring(name), f"the keyring ({name[:80]})"
+        text, place_name = _from_keyring(name), f"the keyring ({name[:80]})"
     else:
-        text, shown = _from_file(place), place[:200]
+        text, place_name = _from_file(place), place[:200]
     try:
         key = base64.b64decode(text.strip(), validate=True)
     except (ValueError, binascii.Error):
         key = b""
     if len(key) != KEY_BYTES:
-        raise InvalidRequest(f"There is no key of {KEY_BYTES} bytes as base64 in {shown}.", hint=HINT)
+        raise InvalidRequest(f"There is no key of {KEY_BYTES} bytes as base64 in {place_name}.", hint=HINT)
     return key
 
 

@@ -23,10 +23,10 @@ def configure(connection: sqlite3.Connection, *, shared: bool, durable: bool, wa
     a power cut loses at most the writes of the last moments. On a disk that several machines share (``shared``): a
     rollback journal with FULL, since WAL needs shared memory, and NORMAL is not safe with a rollback journal.
     """
-    wanted = "delete" if shared else "wal"
+    mode = "delete" if shared else "wal"
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")  # has no effect once the file has pages
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != wanted:
-        _switch_journal(connection, wanted, wait_s)
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != mode:
+        _switch_journal(connection, mode, wait_s)
     connection.execute(f"PRAGMA synchronous = {'FULL' if shared or durable else 'NORMAL'}")
     size = connection.execute("PRAGMA page_size").fetchone()[0]
     connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_BYTES // size}").fetchone()

@@ -91,8 +91,8 @@ def insert_document(db: sqlite3.Connection, body: Mapping[str, Any]) -> None:
         for row in [rows] if table == "sessions" else rows:
             names = [name for name in columns if name in row]
             values = (key.namespace, key.id, *(_to_column(name, row[name]) for name in names))
-            wanted = ", ".join([*_key_columns(table), *names])
-            db.execute(f"INSERT INTO {table} ({wanted}) VALUES ({', '.join('?' * len(values))})", values)
+            columns_sql = ", ".join([*_key_columns(table), *names])
+            db.execute(f"INSERT INTO {table} ({columns_sql}) VALUES ({', '.join('?' * len(values))})", values)
 
 
 def from_bytes(data: bytes) -> Mapping[str, Any] | None:
@@ -115,12 +115,12 @@ def to_bytes(body: Mapping[str, Any]) -> bytes:
 
 def _rows(db: sqlite3.Connection, table: str, names: list[str], key: SessionKey) -> list[dict[str, Any]]:
     where = " AND ".join(f"t.{name} = ?" for name in _key_columns(table))
-    wanted = ", ".join(f"t.{name}" for name in names)
+    columns_sql = ", ".join(f"t.{name}" for name in names)
     source, order = f"{table} AS t", _order_column(names)
     if table == "media":
         source += " JOIN blobs AS b ON b.namespace = t.namespace AND b.hash = t.hash"
-        wanted, names = f"{wanted}, b.mime, b.size", [*names, "mime", "size"]
-    rows = db.execute(f"SELECT {wanted} FROM {source} WHERE {where} ORDER BY {order}", (key.namespace, key.id))
+        columns_sql, names = f"{columns_sql}, b.mime, b.size", [*names, "mime", "size"]
+    rows = db.execute(f"SELECT {columns_sql} FROM {source} WHERE {where} ORDER BY {order}", (key.namespace, key.id))
     return [{name: _to_json(name, value) for name, value in zip(names, row, strict=True)} for row in rows]
 
 

@@ -185,8 +185,8 @@ class _DocumentFolder:
         dirty = set(db.execute("SELECT namespace, session FROM temp.dirty").fetchall()) | self._unsaved
         if not dirty:
             return
-        wanted = {self._path(place): self._content(db, place) for place in sorted(dirty)}
-        for path in wanted:
+        contents = {self._path(place): self._content(db, place) for place in sorted(dirty)}
+        for path in contents:
             if path in self._unreadable and path.exists():
                 raise StoreCorrupt(
                     f"{path} cannot be read and will not be overwritten.",
@@ -194,26 +194,26 @@ class _DocumentFolder:
                 )
         partial: dict[Path, Path] = {}
         try:
-            for path, content in wanted.items():
+            for path, content in contents.items():
                 if content is not None:
                     partial[path] = _write_partial(path, content)
             # From the first rename on, documents may be newer than the database would be after a rollback. They are
             # written again by the next save.
             self._unsaved |= dirty
-            self._replace(wanted, partial)
+            self._replace(contents, partial)
         finally:
             for left in partial.values():
                 left.unlink(missing_ok=True)
         self._unsaved.clear()
         db.execute("DELETE FROM temp.dirty")
 
-    def _replace(self, wanted: Mapping[Path, bytes | None], partial: Mapping[Path, Path]) -> None:
+    def _replace(self, contents: Mapping[Path, bytes | None], partial: Mapping[Path, Path]) -> None:
         for path in partial:
             os.replace(partial[path], path)
-        for path, content in wanted.items():
+        for path, content in contents.items():
             if content is None:
                 path.unlink(missing_ok=True)
-        for folder in {path.parent for path in wanted}:
+        for folder in {path.parent for path in contents}:
             atomic_file.sync_directory(folder)
 
     def _path(self, place: tuple[str, str]) -> Path:

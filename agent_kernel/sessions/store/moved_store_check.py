@@ -42,18 +42,18 @@ class MovedStoreCheck:
         is accepted."""
         if self._path is None:
             return
-        left = self._orphan_journal(self._path)
+        journal = self._orphan_journal(self._path)
         if self._identity is not None and self._stat() is None:
-            away = f"move {left.name} away too and " if left else ""
+            away = f"move {journal.name} away too and " if journal else ""
             raise StoreError(
                 f"{self._name} was moved away or deleted while it was in use.",
                 hint=f"Nothing was written. Move it back to its place, or {away}restart to create an empty store.",
             )
-        if left is not None:
+        if journal is not None:
             raise StoreError(
-                f"{self._path} is gone, but {left.name} beside it holds the last writes to it.",
-                hint=f"Nothing was written. Put {self._path.name} back beside it; or move {left.name} away to create "
-                "an empty store.",
+                f"{self._path} is gone, but {journal.name} beside it holds the last writes to it.",
+                hint=f"Nothing was written. Put {self._path.name} back beside it, or move {journal.name} away to "
+                "create an empty store.",
             )
 
     def _orphan_journal(self, path: Path) -> Path | None:

@@ -17,7 +17,8 @@ PREFIX = "private:"
 
 
 def is_private(session: str) -> bool:
-    """Whether the session with this id is stored in memory only: no file, sidecar, transcript or search contains it."""
+    """Return whether the session with this id is private: it is stored in memory only, and no file, sidecar,
+    transcript or search contains it."""
     return session.startswith(PREFIX)
 
 

@@ -26,10 +26,10 @@ def is_read_only(path: Path) -> bool:
 def connect(path: Path, name: str) -> StoreConnection:
     """Open the database for reading. SQLite would create a file beside it, unless the database is declared immutable,
     and then it ignores the journal. So this raises StoreError if there is a journal."""
-    left = [path.name + suffix for suffix in JOURNALS if path.with_name(path.name + suffix).exists()]
-    if left:
+    journals = [path.name + suffix for suffix in JOURNALS if path.with_name(path.name + suffix).exists()]
+    if journals:
         raise StoreError(
-            f"{name} cannot be written, and {left[0]} beside it may hold the last changes.",
+            f"{name} cannot be written, and {journals[0]} beside it may hold the last changes.",
             hint=f"Copy {path.parent} to a disk that can be written, and name the copy with --data-dir.",
         )
     uri = f"{path.as_uri()}?mode=ro&immutable=1"

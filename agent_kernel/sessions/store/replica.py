@@ -123,8 +123,8 @@ class Replica:
         return found
 
     def begin_unread(self) -> bool:
-        """Begin a transaction without ``update`` before it, and return True, if the copy is probably current.
-        Otherwise return False."""
+        """Begin a transaction without reading the log before it, and return True, if the copy is probably current.
+        Otherwise return False: the caller calls ``update`` first."""
         self._recorder.begin()
         now = time.monotonic()
         may = self._log.compares and self._records and now - self._conflict_at >= QUIET_S
@@ -176,8 +176,8 @@ class Replica:
         return bool(fresh)
 
     def _apply_entry(self, db: sqlite3.Connection, entry: Entry) -> int:
-        here, unnamed = (entry.namespace, entry.session), set[str]()
-        place = db.execute("SELECT rowid FROM sessions WHERE namespace = ? AND id = ?", here).fetchone()
+        stream, unnamed = (entry.namespace, entry.session), set[str]()
+        place = db.execute("SELECT rowid FROM sessions WHERE namespace = ? AND id = ?", stream).fetchone()
         if entry.replaces:
             unnamed = self._delete_stream(db, entry)
         if entry.body.startswith(ENCRYPTED):
@@ -187,7 +187,7 @@ class Replica:
             unnamed |= self._apply_change(db, entry.namespace, change)
         if entry.replaces and place:
             # The session keeps its rowid, which determines its position among sessions that changed at the same moment.
-            db.execute("UPDATE sessions SET rowid = ? WHERE namespace = ? AND id = ?", (*place, *here))
+            db.execute("UPDATE sessions SET rowid = ? WHERE namespace = ? AND id = ?", (*place, *stream))
         if unnamed:
             blobs.remove_unnamed(db, entry.namespace, sorted(unnamed))
         return len(changes)
@@ -220,14 +220,14 @@ class Replica:
         if not entry.session:
             db.execute("DELETE FROM bindings WHERE namespace = ?", (entry.namespace,))
             return set()
-        here = (entry.namespace, entry.session)
-        named = "SELECT hash FROM {} WHERE namespace = ? AND session = ?"
+        stream = (entry.namespace, entry.session)
+        query = "SELECT hash FROM {} WHERE namespace = ? AND session = ?"
         hashes = {
-            digest for table in ("media", "files") for (digest,) in db.execute(named.format(table), here) if digest
+            digest for table in ("media", "files") for (digest,) in db.execute(query.format(table), stream) if digest
         }
-        search_texts.delete_session_texts(db, SessionKey(*here))
+        search_texts.delete_session_texts(db, SessionKey(*stream))
         for table in SESSION_TABLES:
-            db.execute(f"DELETE FROM {table} WHERE namespace = ? AND {session_column(table)} = ?", here)
+            db.execute(f"DELETE FROM {table} WHERE namespace = ? AND {session_column(table)} = ?", stream)
         return hashes
 
     # ------------------------------------------------------------------------------------------- writing
@@ -283,8 +283,8 @@ class Replica:
         self._published = []
 
     def _keep_bytes(self, namespace: str, changes: Sequence[RowChange]) -> None:
-        """Mark these bytes in the log as in use, because rows now refer to them. For example, the rows of a fork refer
-        to bytes that the fork did not store."""
+        """Mark the bytes to which changed rows refer as in use, so that the log does not delete them. For example,
+        the rows of a fork refer to bytes that the fork did not store."""
         for table in ("media", "files"):
             at = self._columns[table].index("hash")
             digests = {change.new[at] for change in changes if change.table == table and change.event != "d"} - {""}

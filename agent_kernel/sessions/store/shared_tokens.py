@@ -69,9 +69,9 @@ class SharedTokens:
     def delete(self, id: str) -> bool:
         existed = False
 
-        def take(known: bytes | None) -> None:
+        def take(content: bytes | None) -> None:
             nonlocal existed
-            existed = known is not None
+            existed = content is not None
 
         with self._lock:
             change_value(self._bus, NAMESPACE, _name(id), take, KEEP_S)
@@ -84,8 +84,8 @@ class SharedTokens:
             self._bus.close()
 
     def _change_index(self, *, add: str = "", remove: str = "") -> None:
-        def change(known: bytes | None) -> bytes:
-            ids = [id for id in (json.loads(known) if known else []) if id != remove]
+        def change(content: bytes | None) -> bytes:
+            ids = [id for id in (json.loads(content) if content else []) if id != remove]
             return json.dumps(ids + ([add] if add else [])).encode()
 
         change_value(self._bus, NAMESPACE, INDEX, change, KEEP_S)

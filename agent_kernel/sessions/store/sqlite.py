@@ -120,8 +120,8 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         await self.describe(key, SessionUpdate(title=title))
 
     async def describe(self, key: SessionKey, change: SessionUpdate) -> Session:
-        wanted = serialization.validate_description(change)
-        return await self._write(key, lambda db: sessions.describe(db, key, wanted, self._clock()))
+        update = serialization.validate_description(change)
+        return await self._write(key, lambda db: sessions.describe(db, key, update, self._clock()))
 
     async def touch(self, key: SessionKey) -> None:
         await self._write(key, lambda db: sessions.touch(db, key, self._clock()))
@@ -187,9 +187,10 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         closed = [await self._take_over(*lease) for lease in leases]
         return [turn for turn in closed if turn is not None]
 
-    async def _take_over(self, turn: Turn, owner: Owner, seen: float) -> Turn | None:
+    async def _take_over(self, turn: Turn, owner: Owner, stale_heartbeat: float) -> Turn | None:
         return await self._write(
-            turn.key, lambda db: turns.take_over(db, turn, owner, seen, reason=lease_expiry.REASON, now=self._clock())
+            turn.key,
+            lambda db: turns.take_over(db, turn, owner, stale_heartbeat, reason=lease_expiry.REASON, now=self._clock()),
         )
 
     async def add_turn(
@@ -217,8 +218,8 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         return await self._write(key, lambda db: branches.pop(db, key, self._clock()), frees=True)
 
     async def rewind(self, key: SessionKey, tail: Sequence[Item]) -> bool:
-        wanted = tuple(tail)
-        return await self._write(key, lambda db: branches.rewind(db, key, wanted, self._clock()), frees=True)
+        expected = tuple(tail)
+        return await self._write(key, lambda db: branches.rewind(db, key, expected, self._clock()), frees=True)
 
     # ------------------------------------------------------------------------------------------- history
 
@@ -274,7 +275,7 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
             target, lambda db: branches.fork_session(db, key, target, turns, self._clock()), key.namespace
         )
 
-    # ------------------------------------------------------------------------------------------- summaries, openings
+    # ------------------------------------------------------------------------ summaries, beginnings of conversations
 
     async def summaries(self, key: SessionKey, *, branch: str | None = None) -> list[Summary]:
         return await self._read(
@@ -294,8 +295,8 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         return await self._write(key, lambda db: summaries.delete_newest(db, key, self._clock()))
 
     async def remember(self, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
-        known = dict(chain)
-        await self._write(key, lambda db: conversation_openings.insert_openings(db, key, scope, known))
+        hashes = dict(chain)
+        await self._write(key, lambda db: conversation_openings.insert_openings(db, key, scope, hashes))
 
     async def forget(self, key: SessionKey) -> None:
         if await self._read(key, lambda db: conversation_openings.has_openings(db, key)):
@@ -313,9 +314,9 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         return await self._read(key, lambda db: session_copy.read_whole(db, key))
 
     async def restore(self, whole: SessionSnapshot, blobs: Mapping[str, bytes], *, replace: bool = False) -> Session:
-        known = dict(blobs)
+        data_by_hash = dict(blobs)
         write = session_copy.replace_whole if replace else session_copy.write_whole
-        return await self._growing(whole.session.key, lambda db: write(db, whole, known, self._clock()))
+        return await self._growing(whole.session.key, lambda db: write(db, whole, data_by_hash, self._clock()))
 
     async def clear_outputs(self, key: SessionKey, turns: Collection[str], text: str) -> int:
         chosen = frozenset(turns)

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.sessions.log.log_store import LogStore
 from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.sessions.store.encryption_key import KEY_MARK, read_key
@@ -18,7 +18,7 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import NONE, SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
 
-SCHEMES: Mapping[str, Callable[[str, bool, Quota], KeptStore]] = MappingProxyType(
+SCHEMES: Mapping[str, Callable[[str, bool, Quota], PersistentStore]] = MappingProxyType(
     {
         "sqlite": lambda place, durable, quota: SqliteStore(_path("sqlite", place), durable=durable, quota=quota),
         "files": lambda place, durable, quota: FilesStore(_path("files", place), quota=quota),
@@ -50,7 +50,7 @@ FORMS = (
 )
 
 
-def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> KeptStore:
+def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> PersistentStore:
     """Return the store; it creates its file or directory at its first use. ``durable`` makes every write of a SQLite
     file wait for the disk. Raises InvalidRequest for a URL of another form; the message contains only the scheme, since
     the rest of a database's URL may contain a password."""
@@ -78,7 +78,7 @@ def open_bus(url: str) -> MessageBus | None:
     return _open_shared_log(url).bus() if url.partition(":")[0] in LOGS else None
 
 
-def _open_shared(url: str, quota: Quota) -> KeptStore:
+def _open_shared(url: str, quota: Quota) -> PersistentStore:
     from agent_kernel.sessions.store.shared_store import SharedStore
 
     return SharedStore(_open_shared_log(url), quota=quota)

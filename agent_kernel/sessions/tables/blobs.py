@@ -54,7 +54,7 @@ def read_file_body(db: sqlite3.Connection, namespace: str, file: File) -> bytes 
 
 
 def is_intact(db: sqlite3.Connection, namespace: str, file: File) -> bool:
-    """Whether the bytes of a file are there and unchanged. Reads all of them."""
+    """Return whether the bytes of a file are there and unchanged. All of them are read."""
     body = read_file_body(db, namespace, file)
     if isinstance(body, Path):
         return matches_hash(body, file.hash)
@@ -127,12 +127,12 @@ def collect_garbage(db: sqlite3.Connection, now: float | None = None) -> int:
     if files is None:
         return 0
     rows = db.execute("SELECT namespace, hash FROM blobs WHERE size > 0 AND length(data) = 0")
-    named = {files.relative_path(namespace, digest) for namespace, digest in rows}
+    referenced = {files.relative_path(namespace, digest) for namespace, digest in rows}
     freed = 0
     for path in files.all_files():
-        known = path.relative_to(files.directory).as_posix() in named and not path.name.endswith(PART)
+        is_used = path.relative_to(files.directory).as_posix() in referenced and not path.name.endswith(PART)
         status = path.stat()
-        if not known and status.st_mtime <= (time.time() if now is None else now) - GRACE_S:
+        if not is_used and status.st_mtime <= (time.time() if now is None else now) - GRACE_S:
             path.unlink(missing_ok=True)
             freed += status.st_size
     return freed
@@ -170,7 +170,7 @@ def insert_blob_row(
 
 
 def is_named(db: sqlite3.Connection, namespace: str, digest: str) -> bool:
-    """Whether an item or a file of the namespace refers to these bytes."""
+    """Return whether an item or a file of the namespace refers to the bytes with this hash."""
     return has_row(
         db,
         "SELECT 1 FROM media WHERE namespace = :namespace AND hash = :hash"

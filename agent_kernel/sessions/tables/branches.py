@@ -20,9 +20,9 @@ def pop(db: sqlite3.Connection, key: SessionKey, now: float) -> list[Item]:
     path = segments.branch_path(db, key, None)
     if segments.find_end(db, key, path) == (0, 0):
         return []
-    taken = items.select_last_unit(db, key, path)
-    _cut_from(db, key, path, taken[0].seq if taken else 0, now)
-    return taken
+    unit = items.select_last_unit(db, key, path)
+    _cut_from(db, key, path, unit[0].seq if unit else 0, now)
+    return unit
 
 
 def rewind(db: sqlite3.Connection, key: SessionKey, tail: Sequence[Item], now: float) -> bool:
@@ -58,13 +58,13 @@ def select_siblings(db: sqlite3.Connection, key: SessionKey, turn: str) -> list[
     These are the first turn after that item in the item's segment, and the first turn of each segment that begins
     there.
     """
-    mine = _select_position(db, key, turn)
-    if mine is None:
+    position = _select_position(db, key, turn)
+    if position is None:
         return []
-    segment, seq = segments.find_end(db, key, segments.path_to_root(db, key, mine.segment), mine.since)
-    # The search for first turns does not find a turn without items, so ``mine`` is always added.
+    segment, seq = segments.find_end(db, key, segments.path_to_root(db, key, position.segment), position.since)
+    # The search for first turns does not find a turn without items, so the turn itself is always added.
     beside = [_first_turn_after(db, key, id, seq) for id in (segment, *segments.select_children(db, key, segment, seq))]
-    versions = {place for place in beside if place is not None} | {mine}
+    versions = {place for place in beside if place is not None} | {position}
     ways = segments.branch_paths(db, key)
     return [
         (place.turn, next(name for name, pieces in ways if segments.path_contains(pieces, place.segment, place.since)))
@@ -78,7 +78,7 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
         raise Conflict(f"A session {target.id!r} exists already.", details={"session": target.id})
     sessions.create(db, target, source.title, now)
     path = segments.branch_path(db, key, None)
-    # Ordinals and seqs keep their gaps: numbers of the source stay valid in the fork.
+    # Turns and items keep their numbers, with gaps, so that the numbers of the source mean the same in the fork.
     copied = [turn for turn in turns.select_turns(db, key, path, None) if turn.state == "committed"][:count]
     chosen = {turn.id for turn in copied}
     moved = [item for item in items.select_latest(db, key, path, None) if item.turn in chosen]

@@ -73,13 +73,15 @@ def close_questions(
 
     If the turn was interrupted, the result of a call that still waited for permission says that it did not run.
     """
-    here = (*pair(turn.key), turn.id)
-    rows = db.execute(f"SELECT call FROM questions WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here).fetchall()
+    turn_key = (*pair(turn.key), turn.id)
+    rows = db.execute(
+        f"SELECT call FROM questions WHERE {HERE} AND turn = ? AND outcome = 'waiting'", turn_key
+    ).fetchall()
     waiting = {call for (call,) in rows}
     if waiting:
         outcome = "interrupted" if state == "interrupted" else "cancelled"
         db.execute(
-            f"UPDATE questions SET outcome = '{outcome}' WHERE {HERE} AND turn = ? AND outcome = 'waiting'", here
+            f"UPDATE questions SET outcome = '{outcome}' WHERE {HERE} AND turn = ? AND outcome = 'waiting'", turn_key
         )
     results = call_pairs.interrupted_results(pending, reason)
     if state != "interrupted":

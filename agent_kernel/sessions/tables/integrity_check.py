@@ -28,7 +28,8 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, A
 
 @dataclass(frozen=True, slots=True)
 class LocatedFault:
-    """A fault, with the facts that its repair needs."""
+    """A fault and its place. ``facts`` are the table, column, row, turn or segment, which the repair of this kind of
+    fault reads."""
 
     key: SessionKey
     kind: str
@@ -48,7 +49,7 @@ def find_faults(db: sqlite3.Connection, namespace: str | None) -> Iterator[Locat
     ).fetchall()
     for row in rows:
         yield from SessionCheck(db, SessionKey(*row)).faults()
-    yield from _of_bytes(db, namespace)
+    yield from _unused_blob_faults(db, namespace)
 
 
 def check_file(db: sqlite3.Connection) -> list[StoreFault]:
@@ -70,7 +71,7 @@ def _without_session(db: sqlite3.Connection, namespace: str | None) -> Iterator[
             yield LocatedFault(SessionKey(*place), "no_session", detail, {"table": table})
 
 
-def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
+def _unused_blob_faults(db: sqlite3.Connection, namespace: str | None) -> Iterator[LocatedFault]:
     """Yield a fault for each blob that no item and no file refers to."""
     rows = db.execute(
         "SELECT namespace, hash, size FROM blobs AS b WHERE (?1 IS NULL OR namespace = ?1) AND NOT EXISTS"
@@ -84,7 +85,7 @@ def _of_bytes(db: sqlite3.Connection, namespace: str | None) -> Iterator[Located
 
 
 class SessionCheck:
-    """Checks the rows of one session. An object is used for one check."""
+    """Checks the rows of one session. Create a new object for each check."""
 
     def __init__(self, db: sqlite3.Connection, key: SessionKey) -> None:
         self._db = db
@@ -131,9 +132,11 @@ class SessionCheck:
             " AND b.hash = m.hash WHERE m.namespace = ? AND m.session = ?"
         )
         ((file_bytes,),) = self._rows(f"SELECT coalesce(sum(size), 0) FROM files WHERE {HERE}")
-        there = taken + media + file_bytes
-        if size != there:
-            yield self._fault("bytes", f"the session counts {size} bytes, but stores {there}", bytes=there)
+        actual_bytes = taken + media + file_bytes
+        if size != actual_bytes:
+            yield self._fault(
+                "bytes", f"the session counts {size} bytes, but stores {actual_bytes}", bytes=actual_bytes
+            )
 
     def _turns(self) -> Iterator[LocatedFault]:
         for rowid, id, usage, record in self._rows(f"SELECT rowid, id, usage, record FROM turns WHERE {HERE}"):
@@ -142,26 +145,27 @@ class SessionCheck:
                     yield self._fault("turn_record", f"{name} of turn {id} is not JSON", rowid=rowid, column=name)
 
     def _tree(self) -> Iterator[LocatedFault]:
-        known = {0} | {id for (id,) in self._rows(f"SELECT id FROM segments WHERE {HERE}")}
+        existing = {0} | {id for (id,) in self._rows(f"SELECT id FROM segments WHERE {HERE}")}
         for id, parent in self._rows(f"SELECT id, parent FROM segments WHERE {HERE} ORDER BY id"):
-            if parent not in known or parent >= id:
+            if parent not in existing or parent >= id:
                 yield self._fault(
                     "segment", f"the parent of segment {id} is {parent}, which is not an older one", segment=id
                 )
         ends = dict(self._rows(f"SELECT name, segment FROM branches WHERE {HERE}"))
         for name, segment in ends.items():
-            if segment not in known:
+            if segment not in existing:
                 detail = f"branch {name} ends in segment {segment}, which does not exist"
                 yield self._fault("branch", detail, table="branches", column="name", value=name)
         ((branch, segment),) = self._rows("SELECT branch, segment FROM sessions WHERE namespace = ? AND id = ?")
         if branch not in ends or ends[branch] != segment:
             yield self._fault("current_branch", f"the branch {branch} does not exist or ends elsewhere")
         used = [row[0] for row in self._rows(f"SELECT DISTINCT segment FROM items WHERE {HERE}")]
-        for lost in sorted(set(used) - known):
+        for lost in sorted(set(used) - existing):
             yield self._fault("lost_segment", f"items are in segment {lost}, which does not exist", segment=lost)
         extents = segments.segment_extents(self._db, self._key)
-        for segment in sorted(known & set(used)):
-            # These are the items after the last one of the segment that a branch contains.
+        for segment in sorted(existing & set(used)):
+            # Count the items of the segment that no branch contains: those after the last item that a branch shows of
+            # it.
             ((count, first),) = self._rows(
                 f"SELECT count(*), min(seq) FROM items WHERE {HERE} AND segment = ? AND seq > ?",
                 segment,

@@ -47,7 +47,7 @@ def insert_batches(
     """Insert items as ``insert_items`` does, for several turns of one session, whose places follow each other. No batch
     is empty."""
     (first, _), (last, newest) = batches[0], batches[-1]
-    here = pair(first.key)
+    session_key = pair(first.key)
     with_media = [message for _, messages in batches for message in messages if message.media]
     if with_media:
         carried = serialization.collect_media(with_media, lambda digest: has_medium(db, first.key, digest))
@@ -60,36 +60,27 @@ def insert_batches(
     insert_rows(
         db,
         "items",
-        [
-            (
-                *here,
-                seq,
-                place.turn,
-                message.role,
-                _kind(message),
-                message.call_id,
-                body,
-                place.cell,
-                place.epoch,
-                now,
-                place.segment,
-            )
-            for place, seq, message, body in numbered
-        ],
+        [_row(place, seq, message, body, now) for place, seq, message, body in numbered],
     )
     if with_media:
         db.executemany(
             "INSERT INTO media (namespace, session, hash, seq) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-            [(*here, medium.hash, seq) for _, seq, message, _ in numbered for medium in message.media],
+            [(*session_key, medium.hash, seq) for _, seq, message, _ in numbered for medium in message.media],
         )
     db.execute(
         "UPDATE sessions SET head = ?, turns = coalesce(?, turns), revision = revision + ?, updated = ?, accessed = ?"
         " WHERE namespace = ? AND id = ?",
-        (last.head + len(newest), last.turns, len(batches), now, now, *here),
+        (last.head + len(newest), last.turns, len(batches), now, now, *session_key),
     )
     return [
         Item(seq, place.turn, serialization.as_stored(message, body), now) for place, seq, message, body in numbered
     ]
+
+
+def _row(place: AppendPoint, seq: int, message: Message, body: str, now: float) -> tuple[Any, ...]:
+    key, kind = pair(place.key), _kind(message)
+    origin = (place.cell, place.epoch, now, place.segment)
+    return (*key, seq, place.turn, message.role, kind, message.call_id, body, *origin)
 
 
 def select_latest(
@@ -198,19 +189,19 @@ def _decode_row(key: SessionKey, row: Sequence[Any]) -> Item | None:
 def remove_after(db: sqlite3.Connection, key: SessionKey, segment: int, after: int) -> None:
     """Delete everything in a segment after item ``after``, and the media that nothing else in the namespace refers
     to."""
-    here = (*pair(key), segment, after)
+    range_start = (*pair(key), segment, after)
     behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
-    of_items = (*pair(key), *here)
+    of_items = (*pair(key), *range_start)
     # The rows that refer to the items are deleted first, while the items can still be selected.
     hashes = [row[0] for row in db.execute(f"SELECT hash FROM media WHERE {HERE} AND seq IN ({behind})", of_items)]
     db.execute(f"DELETE FROM media WHERE {HERE} AND seq IN ({behind})", of_items)
     db.execute(f"DELETE FROM summaries WHERE {HERE} AND last IN ({behind})", of_items)
     db.execute(f"DELETE FROM openings WHERE {HERE} AND seq IN ({behind})", of_items)
-    search_texts.delete_texts(db, key, [seq for (seq,) in db.execute(behind, here)])
-    db.execute(f"DELETE FROM items WHERE {HERE} AND segment = ? AND seq > ?", here)
+    search_texts.delete_texts(db, key, [seq for (seq,) in db.execute(behind, range_start)])
+    db.execute(f"DELETE FROM items WHERE {HERE} AND segment = ? AND seq > ?", range_start)
     # A turn is deleted if it was opened at or after item ``after``, because all its items come later than that.
     # ``since`` is the last seq of the session at the time when the turn was opened.
-    db.execute(f"DELETE FROM turns WHERE {HERE} AND segment = ? AND since >= ?", here)
+    db.execute(f"DELETE FROM turns WHERE {HERE} AND segment = ? AND since >= ?", range_start)
     blobs.remove_unnamed(db, key.namespace, hashes)
 
 

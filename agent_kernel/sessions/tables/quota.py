@@ -41,21 +41,21 @@ class QuotaGuard:
         self._quota = quota
         self._held: dict[str, _CountedUsage] = {}
 
-    def check(self, db: sqlite3.Connection, key: SessionKey, now: float, more: int = 0) -> None:
-        """Check the quota before the session ``key`` or a turn of it is created, or before ``more`` bytes of files are
-        stored. Raises QuotaExceeded."""
+    def check(self, db: sqlite3.Connection, key: SessionKey, now: float, added_bytes: int = 0) -> None:
+        """Check the quota before the session ``key`` or a turn of it is created, or before ``added_bytes`` bytes of
+        files are stored. Raises QuotaExceeded."""
         quota = self._quota
         if not quota.sessions and not quota.bytes:
             return
-        held = self._holds(db, key.namespace, now, more)
-        if quota.bytes and (held.bytes >= quota.bytes or held.bytes + more > quota.bytes):
+        held = self._holds(db, key.namespace, now, added_bytes)
+        if quota.bytes and (held.bytes >= quota.bytes or held.bytes + added_bytes > quota.bytes):
             raise _quota_error(f"{quota.bytes / 2**30:g} GiB of messages, media and files", "quota_gb", held)
         if quota.sessions and held.sessions >= quota.sessions and not has_row(db, IS_STORED, pair(key)):
             raise _quota_error(f"{quota.sessions} sessions", "quota_sessions", held)
 
-    def _holds(self, db: sqlite3.Connection, namespace: str, now: float, more: int) -> _CountedUsage:
+    def _holds(self, db: sqlite3.Connection, namespace: str, now: float, added_bytes: int) -> _CountedUsage:
         quota, held = self._quota, self._held.get(namespace)
-        fresh = held is not None and 0 <= now - held.at < FRESH_S and not more
+        fresh = held is not None and 0 <= now - held.at < FRESH_S and not added_bytes
         if held is not None and fresh:
             far_sessions = not quota.sessions or quota.sessions - held.sessions > FAR_SESSIONS
             if far_sessions and (not quota.bytes or quota.bytes - held.bytes > FAR_BYTES):
@@ -66,9 +66,9 @@ class QuotaGuard:
         return held
 
 
-def _quota_error(what: str, setting: str, held: _CountedUsage) -> QuotaExceeded:
+def _quota_error(resource: str, setting: str, usage: _CountedUsage) -> QuotaExceeded:
     return QuotaExceeded(
-        f"The limit of {what} is reached.",
+        f"The limit of {resource} is reached.",
         hint=f"Delete sessions (agent-kernel sessions delete, or expire), or increase the setting {setting}.",
-        details={"sessions": held.sessions, "bytes": held.bytes},
+        details={"sessions": usage.sessions, "bytes": usage.bytes},
     )

@@ -37,10 +37,10 @@ def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[St
     for _ in range(ROUNDS):
         mended = 0
         for fault in list(integrity_check.find_faults(db, namespace)):
-            what = REPAIRS[fault.kind](db, fault, now) if fault.kind in REPAIRS else ""
-            mended += bool(what)
-            if what:
-                repaired.append(fault.to_fault(what))
+            how = REPAIRS[fault.kind](db, fault, now) if fault.kind in REPAIRS else ""
+            mended += bool(how)
+            if how:
+                repaired.append(fault.to_fault(how))
         if not mended:
             break
     return repaired + [fault.to_fault() for fault in integrity_check.find_faults(db, namespace)]
@@ -117,8 +117,8 @@ def _no_turn(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
     db.execute("UPDATE sessions SET turns = turns + 1 WHERE namespace = ? AND id = ?", pair(fault.key))
     if end := sessions.read_end(db, fault.key):
         times = {"opened": time, "closed": now}
-        made = Turn(turn, fault.key, end.turns, "interrupted", RECOVERED, cell, epoch, **times, since=seq - 1)
-        turns.insert_turn_row(db, made, segment, now)
+        restored_turn = Turn(turn, fault.key, end.turns, "interrupted", RECOVERED, cell, epoch, **times, since=seq - 1)
+        turns.insert_turn_row(db, restored_turn, segment, now)
     return "the turn was created from its items"
 
 
@@ -141,15 +141,17 @@ def _hidden_items(db: sqlite3.Connection, fault: LocatedFault, now: float) -> st
     segment, behind = fault.facts["segment"], fault.facts["behind"]
     if behind is None:
         return _name_end(db, fault.key, segment, now)
-    here = pair(fault.key)
+    session_key = pair(fault.key)
     ((since,),) = db.execute(
-        f"SELECT coalesce(max(seq), 0) FROM items WHERE {HERE} AND segment = ? AND seq <= ?", (*here, segment, behind)
+        f"SELECT coalesce(max(seq), 0) FROM items WHERE {HERE} AND segment = ? AND seq <= ?",
+        (*session_key, segment, behind),
     )
     fresh = segments.insert_segment(db, fault.key, segment, since)
     moved = f"UPDATE items SET segment = ? WHERE {HERE} AND segment = ? AND seq > ?"
-    db.execute(moved, (fresh, *here, segment, behind))
+    db.execute(moved, (fresh, *session_key, segment, behind))
     db.execute(
-        f"UPDATE turns SET segment = ? WHERE {HERE} AND segment = ? AND since >= ?", (fresh, *here, segment, since)
+        f"UPDATE turns SET segment = ? WHERE {HERE} AND segment = ? AND since >= ?",
+        (fresh, *session_key, segment, since),
     )
     return _name_end(db, fault.key, fresh, now)
 

@@ -45,11 +45,11 @@ class _SearchScope:
 
 
 def search(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> list[SearchHit]:
-    wanted = search_words(query)
+    words = search_words(query)
     scope = _scope(db, namespace, query)
-    if not wanted or not query.limit or scope.sessions == frozenset():
+    if not words or not query.limit or scope.sessions == frozenset():
         return []
-    ids_by_word = {word: scope.only(_match_folded(db, scope, word)) for word in wanted}
+    ids_by_word = {word: scope.only(_match_folded(db, scope, word)) for word in words}
     new = _add_unfolded(db, scope, ids_by_word)
     counted = weigh_messages(ids_by_word)
     scores: dict[int, float] = defaultdict(float)
@@ -62,8 +62,8 @@ def search(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> list[
             of_best.append(id)
     hits = []
     for number, key in best:
-        shown = sorted(sorted(ids[number], key=lambda id: (-counted[id], -id))[:MAX_SNIPPETS])
-        hits.append(_read_hit(db, key, scores[number], [search_texts.seq_of(id) for id in shown], wanted))
+        snippet_ids = sorted(sorted(ids[number], key=lambda id: (-counted[id], -id))[:MAX_SNIPPETS])
+        hits.append(_read_hit(db, key, scores[number], [search_texts.seq_of(id) for id in snippet_ids], words))
     return hits
 
 
@@ -71,11 +71,11 @@ def _scope(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> _Sear
     sessions = query.sessions
     if query.path:
         bound = bindings.select_bound_session(db, namespace, query.root, query.path)
-        here = frozenset[str]() if bound is None else frozenset({bound})
-        sessions = here if sessions is None else here & sessions
+        bound_sessions = frozenset[str]() if bound is None else frozenset({bound})
+        sessions = bound_sessions if sessions is None else bound_sessions & sessions
     if sessions is not None:
-        known = [search_texts.select_number(db, SessionKey(namespace, id)) for id in sessions]
-        ids = tuple(search_texts.id_range(number) for number in known if number is not None)
+        numbers = [search_texts.select_number(db, SessionKey(namespace, id)) for id in sessions]
+        ids = tuple(search_texts.id_range(number) for number in numbers if number is not None)
         return _SearchScope(namespace, query, sessions, ids)
     extremes = search_texts.select_number_range(db, namespace)
     if extremes is None:
@@ -111,16 +111,18 @@ def _match_in_range(db: sqlite3.Connection, ids: IdRange, word: str, *, indexed:
     return _scan_texts(db, ids, word)
 
 
-def _scan_texts(db: sqlite3.Connection, ids: IdRange, word: str, more: str = "") -> list[int]:
-    """Search by reading the texts in the id range. ``more`` is a further SQL condition. Unlike LIKE, ``instr`` has no
-    wildcards to escape; both sides are case-folded already."""
-    rows = db.execute(f"SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND instr(text, ?) {more}", (*ids, word))
+def _scan_texts(db: sqlite3.Connection, ids: IdRange, word: str, condition: str = "") -> list[int]:
+    """Search by reading the texts in the id range. ``condition`` is a further SQL condition. Unlike LIKE, ``instr``
+    has no wildcards to escape; both sides are case-folded already."""
+    rows = db.execute(
+        f"SELECT id FROM search_texts WHERE id BETWEEN ? AND ? AND instr(text, ?) {condition}", (*ids, word)
+    )
     return [id for (id,) in rows]
 
 
-def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, found: Mapping[str, set[int]]) -> dict[int, str]:
-    """Add the text ids of matches in items that are not folded yet to ``found`` (word -> text ids). Sessions without a
-    number get a temporary negative one. Returns temporary number -> session id."""
+def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, matches: Mapping[str, set[int]]) -> dict[int, str]:
+    """Add the text ids of matches in items that are not folded yet to ``matches`` (word -> text ids). Sessions
+    without a number get a temporary negative one. Returns temporary number -> session id."""
     new: dict[int, str] = {}
     since, until = scope.times
     for at, (key, folded, head) in enumerate(_select_behind(db, scope), start=1):
@@ -130,7 +132,7 @@ def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, found: Mapping[st
             new[number] = key.id
         for seq, role, time, text in search_texts.select_unfolded(db, key, folded, head):
             if scope.query.role in ("", role) and since <= time <= until:
-                for word, ids in found.items():
+                for word, ids in matches.items():
                     if word in text:
                         ids.add(search_texts.id_of(number, seq, role))
     return new
@@ -172,11 +174,11 @@ def _rank_sessions(
 
 
 def _read_hit(
-    db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], wanted: Collection[str]
+    db: sqlite3.Connection, key: SessionKey, score: float, seqs: Collection[int], words: Collection[str]
 ) -> SearchHit:
     session = sessions.require_session(db, key, counts=True)
-    shown = (_read_snippet(db, key, seq, wanted) for seq in seqs)
-    return SearchHit(session, score, tuple(piece for piece in shown if piece is not None))
+    snippets = (_read_snippet(db, key, seq, words) for seq in seqs)
+    return SearchHit(session, score, tuple(piece for piece in snippets if piece is not None))
 
 
 def _read_snippet(db: sqlite3.Connection, key: SessionKey, seq: int, words: Collection[str]) -> Snippet | None:

@@ -111,8 +111,8 @@ def find_texts(db: sqlite3.Connection, word: str, ids: IdRange) -> list[int]:
     """Return the ids of indexed texts that contain the word, which has at least SHORTEST characters."""
     trigrams = [*dict.fromkeys(word[at : at + 3] for at in range(len(word) - 2))]
     # Only every n-th trigram is used, so that at most _TRIGRAMS remain, spread over the word.
-    some = trigrams[:: max(1, -(-len(trigrams) // _TRIGRAMS))]
-    quoted = [trigram.replace('"', '""') for trigram in some]
+    chosen_trigrams = trigrams[:: max(1, -(-len(trigrams) // _TRIGRAMS))]
+    quoted = [trigram.replace('"', '""') for trigram in chosen_trigrams]
     rows = db.execute(
         "SELECT t.id FROM search_index CROSS JOIN search_texts AS t ON t.id = search_index.rowid"
         " WHERE search_index MATCH ? AND search_index.rowid BETWEEN ? AND ? AND instr(t.text, ?)",

@@ -218,6 +218,8 @@ def _insert_number(db: sqlite3.Connection, key: SessionKey) -> int:
         new = of_namespace[1] + 1
         full = new >> NUMBER_BITS != of_namespace[1] >> NUMBER_BITS
     if full:
-        raise StoreError("There are too many sessions to search.", hint="Move some of them to another file.")
+        raise StoreError(
+            "There are too many sessions to search.", hint="Copy some of them to another store, and delete them here."
+        )
     db.execute("INSERT INTO search_places (number, namespace, session) VALUES (?, ?, ?)", (new, *pair(key)))
     return int(new)

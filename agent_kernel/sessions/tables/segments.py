@@ -109,9 +109,9 @@ def create_branch(db: sqlite3.Connection, key: SessionKey, before: str | None, n
     session = sessions.require_session(db, key)
     sessions.check_no_open_turn(db, key)
     # Names of dropped branches stay reserved, so that a name in an exported document or a log never means two branches.
-    taken = _select_used_names(db, key)
-    name = _validate_name(name) if name else next_free_name(taken)
-    if name in taken:
+    used_names = _select_used_names(db, key)
+    name = _validate_name(name) if name else next_free_name(used_names)
+    if name in used_names:
         raise Conflict(
             f"The name {name!r} is or was used by a branch.",
             hint="The name of a dropped branch cannot be used again.",
@@ -145,16 +145,16 @@ def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: fl
             details={"behind": behind},
         )
     # (0, 0) is what ``find_end`` returns for a branch without items.
-    here = (segment, behind) if segment is not None else (0, 0)
+    position = (segment, behind) if segment is not None else (0, 0)
     now_current = sessions.require_session(db, key).branch
-    ending = [name for name, pieces in branch_paths(db, key) if find_end(db, key, pieces) == here]
+    ending = [name for name, pieces in branch_paths(db, key) if find_end(db, key, pieces) == position]
     if now_current in ending:
         name = now_current
     elif ending:
         name = ending[-1]
     else:
         name = next_free_name(_select_used_names(db, key))
-        segment = insert_segment(db, key, *here)
+        segment = insert_segment(db, key, *position)
         insert_row(db, "branches", key, name=name, segment=segment, parent=now_current, created=now)
     return make_current(db, key, name)
 
@@ -284,8 +284,8 @@ def _measure_path(db: sqlite3.Connection, key: SessionKey, pieces: list[SegmentR
         where = (*pair(key), piece.segment, piece.until)
         head = db.execute(f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?", where).fetchone()[0]
         heads.append(head or 0)
-        shown = db.execute(f"SELECT count(*) FROM turns WHERE {HERE} AND segment = ? AND since < ?", where)
-        turns += shown.fetchone()[0]
+        counted = db.execute(f"SELECT count(*) FROM turns WHERE {HERE} AND segment = ? AND since < ?", where)
+        turns += counted.fetchone()[0]
     return max(heads), turns
 
 

@@ -219,8 +219,8 @@ def mark_changed(db: sqlite3.Connection, key: SessionKey, now: float) -> None:
 
 
 def _remove_items(db: sqlite3.Connection, key: SessionKey) -> None:
-    named = f"SELECT hash FROM media WHERE {HERE} UNION SELECT hash FROM files WHERE {HERE}"
-    hashes = [digest for (digest,) in db.execute(named, (*pair(key), *pair(key)))]
+    query = f"SELECT hash FROM media WHERE {HERE} UNION SELECT hash FROM files WHERE {HERE}"
+    hashes = [digest for (digest,) in db.execute(query, (*pair(key), *pair(key)))]
     # Search texts are deleted before the items, because their ids are derived from the items.
     search_texts.delete_session_texts(db, key)
     for table in _CONTENT_TABLES:

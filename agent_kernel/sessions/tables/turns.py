@@ -91,7 +91,7 @@ def _split_by_turn(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 
 def _starts_turn(message: Message) -> bool:
-    """Whether a message begins a turn: a user message that a person can see."""
+    """Return whether the message begins a turn, which is true of user messages that a person can see."""
     return message.role == "user" and not message.hidden
 
 
@@ -251,13 +251,15 @@ def select_abandoned(db: sqlite3.Connection, stale: Callable[[Owner, float], boo
     return [(turn, owner, seen) for turn, owner, seen in leases if stale(owner, seen)]
 
 
-def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, seen: float, *, reason: str, now: float) -> Turn | None:
-    """Close the turn of an owner whose lease is stale, as interrupted, and return it. ``seen`` is the heartbeat that
-    was found stale; if the lease was renewed since, nothing is changed and None is returned."""
+def take_over(
+    db: sqlite3.Connection, turn: Turn, owner: Owner, stale_heartbeat: float, *, reason: str, now: float
+) -> Turn | None:
+    """Close the turn of an owner whose lease is stale, as interrupted, and return it. ``stale_heartbeat`` is the
+    heartbeat that was found stale; if the lease was renewed since, nothing is changed and None is returned."""
     row = db.execute(
         # The heartbeat is compared again: if it has changed since then, the owner is alive after all.
         f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?",
-        (*pair(turn.key), turn.id, seen),
+        (*pair(turn.key), turn.id, stale_heartbeat),
     ).fetchone()
     if not row or not close_turn(db, turn, owner, TurnClosing("interrupted", reason), now):
         return None

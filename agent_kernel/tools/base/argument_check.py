@@ -74,7 +74,9 @@ def _check_named(
 
 def _check_additional(validator: Any, rule: Any, value: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
     if isinstance(value, dict) and (patterns := schema.get("patternProperties")):
-        value = {name: one for name, one in value.items() if all(_matches(each, name) is False for each in patterns)}
+        value = {
+            name: one for name, one in value.items() if all(_matches(pattern, name) is False for pattern in patterns)
+        }
         schema = {name: one for name, one in schema.items() if name != "patternProperties"}
     yield from KEYWORDS["additionalProperties"](validator, rule, value, schema) or ()
 

@@ -72,8 +72,8 @@ class ClientCallBroker:
             remaining = offer.renewed + self._lease_s - now()
             if remaining <= 0:
                 return ToolOutput("the client left; it may have run", "interrupted")
-            done, _ = await asyncio.wait([offer.result], timeout=remaining)
-            if done:
+            finished, _ = await asyncio.wait([offer.result], timeout=remaining)
+            if finished:
                 return offer.result.result()
 
     async def _await_claim(self, offer: OfferedCall, now: Callable[[], float]) -> bool:

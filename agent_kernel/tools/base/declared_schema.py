@@ -52,15 +52,17 @@ def _walk(value: object) -> Iterator[tuple[object]]:
     """Yield the value and everything in it, each in a tuple, because None is a value too."""
     waiting = [value]
     while waiting:
-        here = waiting.pop()
-        yield (here,)
-        waiting.extend(here.values() if isinstance(here, Mapping) else here if isinstance(here, list) else ())
+        current = waiting.pop()
+        yield (current,)
+        waiting.extend(
+            current.values() if isinstance(current, Mapping) else current if isinstance(current, list) else ()
+        )
 
 
 def _longest_pattern(schema: object) -> int:
     """Return the length of the longest possible pattern; a property named ``pattern`` counts too."""
     objects = (value for (value,) in _walk(schema) if isinstance(value, Mapping))
-    patterns = (text for each in objects for text in (each.get("pattern"), *(each.get("patternProperties") or ())))
+    patterns = (text for part in objects for text in (part.get("pattern"), *(part.get("patternProperties") or ())))
     return max((len(text) for text in patterns if isinstance(text, str)), default=0)
 
 

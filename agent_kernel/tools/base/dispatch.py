@@ -182,7 +182,7 @@ class DispatchTools:
             and spec.where != "caller"
             and occasion.wants("dispatch", "functions", spec.name)
         ]
-        dispatcher = self._for(request.dispatch_url)
+        dispatcher = self._dispatcher_for(request.dispatch_url)
         if not specs:
             return OfferedTools()
         if dispatcher is None:
@@ -196,7 +196,7 @@ class DispatchTools:
         tools: list[Tool] = [DispatchedTool(spec, dispatcher) for spec in specs]
         return OfferedTools(tuple(tools))
 
-    def _for(self, url: str) -> Dispatcher | None:
+    def _dispatcher_for(self, url: str) -> Dispatcher | None:
         if not url or (self._dispatcher is not None and url == self._dispatcher.url):
             return self._dispatcher
         return Dispatcher(url, "", self._exits, self._timeout_s)

@@ -44,11 +44,11 @@ def effects(code: str) -> tuple[Effect, ...]:
     tree = parse(code)
     if tree is None:
         return (Effect("unreadable", "it does not parse", 1),)
-    unsorted = [effect for node in ast.walk(tree) for effect in _of(node)]
+    unsorted = [effect for node in ast.walk(tree) for effect in _node_effects(node)]
     return tuple(sorted(dict.fromkeys(unsorted), key=lambda effect: effect.line))
 
 
-def _of(node: ast.AST) -> Iterator[Effect]:
+def _node_effects(node: ast.AST) -> Iterator[Effect]:
     """Yield the effects of one node of the syntax tree, without those of the nodes below it."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
@@ -107,8 +107,8 @@ def _names_a_file(call: ast.Call) -> bool:
     instead."""
     name, _ = _function_name(call.func)
     writers = {"csv", "excel", "parquet", "json", "pickle", "feather", "hdf", "sql", "stata", "html", "xml", "markdown"}
-    named = any(word.arg in ("path", "path_or_buf", "excel_writer", "buf", "con") for word in call.keywords)
-    return name.removeprefix("to_") in writers and bool(call.args or named)
+    has_path_keyword = any(word.arg in ("path", "path_or_buf", "excel_writer", "buf", "con") for word in call.keywords)
+    return name.removeprefix("to_") in writers and bool(call.args or has_path_keyword)
 
 
 def _is_url(value: object) -> bool:

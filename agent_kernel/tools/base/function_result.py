@@ -29,8 +29,8 @@ def output_of(value: Any, name: str) -> ToolOutput:
     of different kinds. Raises whatever the value's own methods raise."""
     if isinstance(value, ToolOutput):
         return value
-    if isinstance(value, (list, tuple)) and any(_to_media(each) or isinstance(each, bytes) for each in value):
-        parts = [output_of(each, f"{name}-{number}") for number, each in enumerate(value, start=1)]
+    if isinstance(value, (list, tuple)) and any(_to_media(item) or isinstance(item, bytes) for item in value):
+        parts = [output_of(item, f"{name}-{number}") for number, item in enumerate(value, start=1)]
         text = "\n".join(part.text for part in parts)
         media = tuple(medium for part in parts for medium in part.media)
         return ToolOutput(text, media=media, files=tuple(file for part in parts for file in part.files))

@@ -105,14 +105,14 @@ class FunctionTools:
         return OfferedTools(tuple(tool for tool in self._tools if occasion.wants("functions", tool.spec.name)))
 
 
-def as_tool(given: Tool | Callable[..., Any]) -> Tool:
-    """Return ``given`` as a tool. A tool is returned unchanged; a function is converted, whether ``tool`` has marked it
-    or not. Raises InvalidRequest for any other object."""
-    if isinstance(getattr(given, "spec", None), ToolSpec):
-        return given  # type: ignore[return-value]  # what has a spec is a tool
-    marked = getattr(given, ATTRIBUTE, None)
+def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
+    """Return ``candidate`` as a tool. A tool is returned unchanged; a function is converted, whether ``tool`` has
+    marked it or not. Raises InvalidRequest for any other object."""
+    if isinstance(getattr(candidate, "spec", None), ToolSpec):
+        return candidate  # type: ignore[return-value]  # what has a spec is a tool
+    marked = getattr(candidate, ATTRIBUTE, None)
     if isinstance(marked, PythonFunctionTool):
         return marked
-    if not callable(given) or inspect.isclass(given):
-        raise InvalidRequest(f"{given!r} is neither a function nor a tool.")
-    return PythonFunctionTool(given)
+    if not callable(candidate) or inspect.isclass(candidate):
+        raise InvalidRequest(f"{candidate!r} is neither a function nor a tool.")
+    return PythonFunctionTool(candidate)

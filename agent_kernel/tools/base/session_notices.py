@@ -15,10 +15,10 @@ class SessionNotices:
     def __init__(self) -> None:
         self._sent = RecentEntries[tuple[str, str, str], None](REMEMBERED)
 
-    def warn(self, occasion: ToolSourceContext, text: str, about: str = "") -> None:
-        """Send the warning ``text``, unless the session has already received one with the same ``about``. An empty
-        ``about`` stands for the text itself."""
-        notice = (occasion.key.namespace, occasion.key.id, about or text)
+    def warn(self, occasion: ToolSourceContext, text: str, topic: str = "") -> None:
+        """Send the warning ``text``, unless the session has already received a warning with the same ``topic``. An
+        empty ``topic`` stands for the text itself."""
+        notice = (occasion.key.namespace, occasion.key.id, topic or text)
         if notice in self._sent:
             return
         self._sent[notice] = None

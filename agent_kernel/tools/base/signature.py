@@ -37,7 +37,7 @@ class Signature:
         describe.
         """
         name = getattr(function, "__name__", type(function).__name__)
-        description, each = _parse_docstring(function)
+        description, descriptions = _parse_docstring(function)
         hints = _hints(function, name)
         fields, context = {}, ""
         for parameter in inspect.signature(function).parameters.values():
@@ -45,7 +45,7 @@ class Signature:
                 context = parameter.name
             elif parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 hint = hints.get(parameter.name, Any)
-                fields[parameter.name] = _field(parameter, hint, each.get(parameter.name, ""))
+                fields[parameter.name] = _field(parameter, hint, descriptions.get(parameter.name, ""))
             else:
                 raise InvalidRequest(
                     f"{name} cannot be a tool: the model passes arguments by name, which {parameter} does not allow."
@@ -53,7 +53,7 @@ class Signature:
         adapter, schema = _adapter(name, fields)
         return cls(description[:MAX_DESCRIPTION], schema, context, adapter)
 
-    def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def arguments(self, raw_arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Convert the model's arguments to the types of the hints, which creates enums, dates, dataclasses and models.
         Arguments that the model left out stay out.
 
@@ -62,9 +62,11 @@ class Signature:
         import pydantic
 
         try:
-            return dict(self.adapter.validate_python(dict(given)))
+            return dict(self.adapter.validate_python(dict(raw_arguments)))
         except pydantic.ValidationError as error:
-            wrong = [f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}" for one in error.errors()]
+            wrong = [
+                f"{'.'.join(map(str, problem['loc'])) or 'arguments'}: {problem['msg']}" for problem in error.errors()
+            ]
             raise InvalidRequest("; ".join(wrong) + ".") from None
 
 
@@ -125,15 +127,17 @@ def _adapter(name: str, fields: dict[str, Any]) -> tuple[TypeAdapter[Any], dict[
     return adapter, schema
 
 
-def _without_titles(schema: Any, *, named: bool = False) -> Any:
-    """Return the schema without titles, which repeat the names and cost tokens. ``named`` marks a mapping whose keys
-    are parameter names."""
+def _without_titles(schema: Any, *, keys_are_parameters: bool = False) -> Any:
+    """Return the schema without titles, which repeat the names and cost tokens. ``keys_are_parameters`` marks a
+    mapping whose keys are parameter names."""
     if isinstance(schema, list):
-        return [_without_titles(each) for each in schema]
+        return [_without_titles(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    remaining = {key: value for key, value in schema.items() if named or key != "title"}
+    remaining = {key: value for key, value in schema.items() if keys_are_parameters or key != "title"}
     return {
-        key: value if key in _DATA and not named else _without_titles(value, named=not named and key in _NAMED)
+        key: value
+        if key in _DATA and not keys_are_parameters
+        else _without_titles(value, keys_are_parameters=not keys_are_parameters and key in _NAMED)
         for key, value in remaining.items()
     }

@@ -77,7 +77,9 @@ class DraftPython(NotebookCallTool):
         call = ToolCall(new_id("trial"), TRIAL_TOOL, {"programs": list(programs), "names": list(names)})
         output = await self._runner.offer(replace(context, call=call))
         tried = output.details.get("tried") if output.status == "success" else None
-        return [ProgramOutcome.from_json(one) for one in tried[: len(programs)]] if isinstance(tried, list) else []
+        return (
+            [ProgramOutcome.from_json(outcome) for outcome in tried[: len(programs)]] if isinstance(tried, list) else []
+        )
 
 
 class SandboxPython:
@@ -173,9 +175,11 @@ async def _data_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
     return (note,) if note else ()
 
 
-def _notes(lost: str, given: tuple[Variable, ...]) -> list[Note]:
+def _notes(lost: str, variables: tuple[Variable, ...]) -> list[Note]:
     notes = [Note(VARIABLES, lost)] if lost else []
-    if given:
-        names = ", ".join(f"{one.name} ({one.type})" if one.type else one.name for one in given)
+    if variables:
+        names = ", ".join(
+            f"{variable.name} ({variable.type})" if variable.type else variable.name for variable in variables
+        )
         notes.append(Note(VARIABLES, f"Python has copies of these variables of the notebook: {names}."))
     return notes

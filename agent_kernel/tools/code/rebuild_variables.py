@@ -43,19 +43,19 @@ async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[Rebui
 
 
 async def rebuild(
-    sandbox: Sandbox, key: SessionKey, found: Sequence[RebuildStep], *, timeout_s: float, read: Sequence[Path] = ()
+    sandbox: Sandbox, key: SessionKey, steps: Sequence[RebuildStep], *, timeout_s: float, read: Sequence[Path] = ()
 ) -> RebuildResult:
-    """Run the steps ``found`` in a fresh Python process of the session and stop at the first step that fails. Each step
+    """Run the steps ``steps`` in a fresh Python process of the session and stop at the first step that fails. Each step
     may take ``timeout_s`` seconds; ``read`` are the paths that the code may read.
 
     Files are not restored, but code that writes files writes them again. Raises SandboxUnavailable.
     """
     await sandbox.reset(key)
-    for number, piece in enumerate(found):
+    for number, piece in enumerate(steps):
         result = await sandbox.run(key, Work(piece.code, timeout_s=timeout_s), read=read)
         if result.status != "success":
             return RebuildResult(number, result.status, result.error or f"It ended with the status {result.status}.")
-    return RebuildResult(len(found), "success")
+    return RebuildResult(len(steps), "success")
 
 
 def _pieces(items: Sequence[Item], turns: Mapping[str, Turn]) -> list[RebuildStep]:

@@ -155,8 +155,14 @@ def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
     if result.error and "lost its process" in result.error:
         stderr = "\n".join(stderr.splitlines()[-LAST_WORDS:])
     *texts, error = _fit([result.stdout.rstrip(), stderr, result.value or "", result.error or ""])
-    shown = sum(medium.mime.startswith(PICTURES) for medium in result.media)
-    parts = [result.lost and f"({result.lost})", *texts, f"[{shown} figure(s) shown]" if shown else "", *notes, error]
+    pictures = sum(medium.mime.startswith(PICTURES) for medium in result.media)
+    parts = [
+        result.lost and f"({result.lost})",
+        *texts,
+        f"[{pictures} figure(s) shown]" if pictures else "",
+        *notes,
+        error,
+    ]
     return "\n".join(part for part in parts if part) or "(no output)"
 
 

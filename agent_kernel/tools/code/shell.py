@@ -84,9 +84,9 @@ class ShellTools:
         return OfferedTools((SandboxShell(self._environment.for_turn(occasion), self._timeout_s),))
 
 
-def _describe(ran: RunOutcome, timeout_s: float, limit: int | None) -> str:
+def _describe(outcome: RunOutcome, timeout_s: float, limit: int | None) -> str:
     """Return the text for the model: each output stream and, if the script failed, how it ended."""
-    result = ran.result
+    result = outcome.result
     most = min(limit or TEXT_CHARS, TEXT_CHARS)
     stderr = shorten(result.stderr.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(result.stdout))))
     stdout = shorten(result.stdout.rstrip(), min(most, max(STDERR_CHARS, TEXT_CHARS - len(stderr))))
@@ -98,4 +98,4 @@ def _describe(ran: RunOutcome, timeout_s: float, limit: int | None) -> str:
     elif result.error:
         end = result.error
     labelled = f"[stderr]\n{stderr}" if stderr and stdout else stderr
-    return "\n".join(part for part in (stdout, labelled, end, *ran.notes) if part) or "(no output)"
+    return "\n".join(part for part in (stdout, labelled, end, *outcome.notes) if part) or "(no output)"

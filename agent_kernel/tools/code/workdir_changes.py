@@ -62,23 +62,23 @@ class WorkdirSnapshot:
 
     @classmethod
     async def take(
-        cls, workdir: Path, wanted: Sequence[RequestedFile] = (), *, unasked: bool = True
+        cls, workdir: Path, requested: Sequence[RequestedFile] = (), *, unasked: bool = True
     ) -> WorkdirSnapshot:
         """Take a snapshot in a thread, which takes about 1 ms for 1,000 files. The directory does not have to exist.
 
-        ``wanted`` are the outputs that the request names; with ``unasked`` other new files are surfaced too (the
+        ``requested`` are the outputs that the request names; with ``unasked`` other new files are surfaced too (the
         setting ``surface``).
         """
-        return await asyncio.to_thread(cls._of, workdir, tuple(wanted), unasked)
+        return await asyncio.to_thread(cls._take_blocking, workdir, tuple(requested), unasked)
 
     @classmethod
-    def _of(cls, workdir: Path, wanted: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
+    def _take_blocking(cls, workdir: Path, requested: tuple[RequestedFile, ...], unasked: bool) -> WorkdirSnapshot:
         files, complete = safe_path.walk(workdir, WALKED, _counts) if unasked else ([], True)
-        stamps = {one.name: one.stamp for one in files}
-        for one in wanted:
-            if stamp := safe_path.file_stamp(workdir, one.name):
-                stamps[one.path] = stamp
-        return cls(workdir, wanted, unasked, stamps, complete)
+        stamps = {file.name: file.stamp for file in files}
+        for requested_file in requested:
+            if stamp := safe_path.file_stamp(workdir, requested_file.name):
+                stamps[requested_file.path] = stamp
+        return cls(workdir, requested, unasked, stamps, complete)
 
     async def find_outputs(self, declared: Sequence[RequestedFile] = ()) -> SurfacedFiles:
         """Return the files that the run left.
@@ -90,46 +90,46 @@ class WorkdirSnapshot:
         return await asyncio.to_thread(self._find_outputs, tuple(declared))
 
     def _find_outputs(self, declared: tuple[RequestedFile, ...]) -> SurfacedFiles:
-        after = self._of(self.workdir, self.wanted, self.unasked)
+        after = self._take_blocking(self.workdir, self.wanted, self.unasked)
         news = {name for name, stamp in after.stamps.items() if self.stamps.get(name) != stamp}
-        requested = [*declared, *(one for one in self.wanted if one.path in news)]
-        named = [_check_output(self.workdir, one) for one in {one.path: one for one in reversed(requested)}.values()][
-            ::-1
-        ]
+        requested = [*declared, *(file for file in self.wanted if file.path in news)]
+        declared_files = [
+            _check_output(self.workdir, one) for one in {file.path: file for file in reversed(requested)}.values()
+        ][::-1]
         if not (self.complete and after.complete):
             return SurfacedFiles(
-                tuple(named), f"There are more than {WALKED:,} files here: name those to show as outputs."
+                tuple(declared_files), f"There are more than {WALKED:,} files here: name those to show as outputs."
             )
-        others = sorted(news - {file.name for file in named}) if self.unasked else []
+        others = sorted(news - {file.name for file in declared_files}) if self.unasked else []
         unnamed = [
             ProducedFile(name, self.workdir / name, format_of(name), root=self.workdir) for name in others[:SURFACED]
         ]
-        return SurfacedFiles((*named, *unnamed), _describe_omitted(others[SURFACED:]))
+        return SurfacedFiles((*declared_files, *unnamed), _describe_omitted(others[SURFACED:]))
 
 
 def requested_outputs(arguments: Mapping[str, Any]) -> tuple[RequestedFile, ...]:
     """Return the ``outputs`` of a call whose arguments match the schema."""
-    return tuple(RequestedFile(one["name"], one.get("format", "")) for one in arguments.get("outputs", ()))
+    return tuple(RequestedFile(name["name"], name.get("format", "")) for name in arguments.get("outputs", ()))
 
 
-def describe_requested_files(wanted: Iterable[RequestedFile]) -> str:
+def describe_requested_files(files: Iterable[RequestedFile]) -> str:
     """Return the part of a tool description that lists the requested files; empty if there are none."""
-    lines = [_line(one) for one in wanted]
+    lines = [_line(file) for file in files]
     return "\n".join(["", "The person wants these files, written to the work directory:", *lines]) if lines else ""
 
 
-def _line(wanted: RequestedFile) -> str:
-    form = f" ({wanted.format})" if wanted.format else ""
-    return f"- {wanted.name}{form}: {wanted.description}" if wanted.description else f"- {wanted.name}{form}"
+def _line(file: RequestedFile) -> str:
+    form = f" ({file.format})" if file.format else ""
+    return f"- {file.name}{form}: {file.description}" if file.description else f"- {file.name}{form}"
 
 
-def _check_output(workdir: Path, wanted: RequestedFile) -> ProducedFile:
-    form = (wanted.format or format_of(wanted.name)).lower()
+def _check_output(workdir: Path, requested_file: RequestedFile) -> ProducedFile:
+    form = (requested_file.format or format_of(requested_file.name)).lower()
     try:
-        os.close(safe_path.open_file(workdir, wanted.name))
+        os.close(safe_path.open_file(workdir, requested_file.name))
     except (OSError, InvalidRequest):
-        return ProducedFile(wanted.name, format=form, error=NOT_PRODUCED, declared=True)
-    return ProducedFile(wanted.path, workdir / wanted.name, form, declared=True, root=workdir)
+        return ProducedFile(requested_file.name, format=form, error=NOT_PRODUCED, declared=True)
+    return ProducedFile(requested_file.path, workdir / requested_file.name, form, declared=True, root=workdir)
 
 
 def _counts(name: str) -> bool:

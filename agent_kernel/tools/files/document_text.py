@@ -39,9 +39,9 @@ class Documents:
 
         Raises InvalidRequest; its message states what is wrong with the document, or which library is missing.
         """
-        if (known := self._texts.get(key)) is not None:
+        if (cached := self._texts.get(key)) is not None:
             self._texts.move_to_end(key)
-            return known
+            return cached
         async with self._one:
             text = await self._read(format, body)
         self._texts[key] = text

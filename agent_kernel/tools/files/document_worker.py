@@ -110,12 +110,12 @@ READERS: Mapping[str, Callable[[BinaryIO], Iterator[str]]] = MappingProxyType(
 
 def main(format: str) -> int:
     _limit()
-    left = MAX_CHARS
+    chars_left = MAX_CHARS
     try:
         for piece in READERS[format](sys.stdin.buffer):
-            sys.stdout.buffer.write(piece[:left].encode("utf-8", "replace"))
-            left -= len(piece)
-            if left <= 0:
+            sys.stdout.buffer.write(piece[:chars_left].encode("utf-8", "replace"))
+            chars_left -= len(piece)
+            if chars_left <= 0:
                 sys.stdout.buffer.write(f"\n[cut off after {MAX_CHARS:,} characters]".encode())
                 break
         sys.stdout.buffer.flush()
@@ -128,10 +128,10 @@ def main(format: str) -> int:
     return 0
 
 
-def _fail(what: str, code: int) -> int:
-    """Write ``what`` to standard error and return ``code``. Nothing may be written to standard error after this line:
+def _fail(reason: str, code: int) -> int:
+    """Write ``reason`` to standard error and return ``code``. Nothing may be written to standard error after this line:
     parsers write to it too, so the caller reads only the last line."""
-    line = " ".join(what.split())[:500]
+    line = " ".join(reason.split())[:500]
     sys.stderr.buffer.write(f"\n{line}".encode("utf-8", "replace"))
     return code
 

@@ -56,7 +56,7 @@ class FileTools:
         inputs = await input_files.find_inputs(self._files, occasion.key, occasion.request.inputs)
         if self._works_there(occasion):
             inputs = await asyncio.to_thread(input_files.mount_inputs, inputs, self._sandbox.workdir(occasion.key))
-        for one in inputs:
-            if one.problem:
-                occasion.emit(Notice("warning", f"{one.file.name}: {one.problem}."))
+        for mounted_input in inputs:
+            if mounted_input.problem:
+                occasion.emit(Notice("warning", f"{mounted_input.file.name}: {mounted_input.problem}."))
         return (input_files.note(inputs),)

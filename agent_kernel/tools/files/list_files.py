@@ -32,10 +32,10 @@ class ListFiles:
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         files = await self._files.files(context.key)
-        shown = files[-LISTED:]
-        left_out = [f"({len(files) - len(shown)} older ones are not listed)"] if len(shown) < len(files) else []
-        text = "\n".join([*left_out, *map(_line, shown)]) or "There are no files."
-        return ToolOutput(text, details={"files": [_facts(file) for file in shown]})
+        newest = files[-LISTED:]
+        left_out = [f"({len(files) - len(newest)} older ones are not listed)"] if len(newest) < len(files) else []
+        text = "\n".join([*left_out, *map(_line, newest)]) or "There are no files."
+        return ToolOutput(text, details={"files": [_facts(file) for file in newest]})
 
 
 def _line(file: File) -> str:

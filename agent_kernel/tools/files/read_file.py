@@ -102,12 +102,12 @@ class ReadFile:
         if bool(id) == bool(path):
             raise InvalidRequest("Give either a file_id or a path.", hint="list_files returns the ids.")
         if path:
-            return await asyncio.to_thread(self._in_workdir, path)
+            return await asyncio.to_thread(self._open_in_workdir, path)
         file, body = await self._files.open(context.key, id)
         opened = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
         return OpenTextFile(file.id, file.name, file.format or format_of(file.name), file.mime, opened, (file.hash,))
 
-    def _in_workdir(self, path: str) -> OpenTextFile:
+    def _open_in_workdir(self, path: str) -> OpenTextFile:
         if self._workdir is None:
             raise InvalidRequest("There is no work directory here.", hint="Give a file_id.")
         try:

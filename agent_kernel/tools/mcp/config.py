@@ -214,8 +214,8 @@ def _kind(source: Mapping[str, Any], name: str) -> Kind:
     return kind
 
 
-def _variable(found: re.Match[str], env: Mapping[str, str], secrets: set[str]) -> str:
-    name, fallback = found.group(1), found.group(2)
+def _variable(match: re.Match[str], env: Mapping[str, str], secrets: set[str]) -> str:
+    name, fallback = match.group(1), match.group(2)
     value = env.get(name)
     if value is None and fallback is None:
         raise InvalidRequest(f"The environment variable {name}, which the MCP configuration names, is not set.")
@@ -228,30 +228,30 @@ def _bare(url: str) -> str:
     return url.partition("?")[0].partition("#")[0]
 
 
-def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+def _mapping(value: Any, field_name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidRequest(f"{what} must be an object.")
+        raise InvalidRequest(f"{field_name} must be an object.")
     return value
 
 
-def _text(value: Any, what: str) -> str:
+def _text(value: Any, field_name: str) -> str:
     if not isinstance(value, str) or "\0" in value:
-        raise InvalidRequest(f"{what} must be a string.")
+        raise InvalidRequest(f"{field_name} must be a string.")
     return value
 
 
-def _texts(value: Any, what: str) -> tuple[str, ...]:
+def _texts(value: Any, field_name: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise InvalidRequest(f"{what} must be a list of strings.")
-    return tuple(_text(item, what) for item in value)
+        raise InvalidRequest(f"{field_name} must be a list of strings.")
+    return tuple(_text(item, field_name) for item in value)
 
 
-def _pairs(value: Any, what: str) -> dict[str, str]:
-    return {str(name): _text(item, what) for name, item in _mapping(value, what).items()}
+def _pairs(value: Any, field_name: str) -> dict[str, str]:
+    return {str(name): _text(item, field_name) for name, item in _mapping(value, field_name).items()}
 
 
-def _seconds(value: Any, what: str) -> float:
+def _seconds(value: Any, field_name: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not math.isfinite(value) or not 0 < value <= LONGEST_S:
-        raise InvalidRequest(f"{what} must be a number of seconds, at most {LONGEST_S:.0f}.")
+        raise InvalidRequest(f"{field_name} must be a number of seconds, at most {LONGEST_S:.0f}.")
     return float(value)

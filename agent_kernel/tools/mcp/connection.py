@@ -109,7 +109,7 @@ class McpConnection:
 
     @property
     def age(self) -> float:
-        """Seconds since the current connection was started; 0 if there is none."""
+        """The number of seconds since the current connection was started; 0 if there is none."""
         return time.monotonic() - self._life.began if self._life is not None else 0.0
 
     @property
@@ -128,7 +128,7 @@ class McpConnection:
             self._life = life = ServerRun(began=time.monotonic())
             life.task = asyncio.create_task(self._live(life), name=f"MCP server {self.server.name}")
 
-    async def until_ready(self, wait_s: float) -> bool:
+    async def wait_until_connected(self, wait_s: float) -> bool:
         """Connect, wait at most ``wait_s`` seconds, and return whether the server is connected."""
         self.begin()
         life = self._life
@@ -140,7 +140,7 @@ class McpConnection:
 
     async def client(self) -> Any:
         """Return the SDK's client. Raises McpServerUnavailable if the server is not connected."""
-        if not await self.until_ready(CONNECT_S + 5):
+        if not await self.wait_until_connected(CONNECT_S + 5):
             wait = self._not_before - time.monotonic()
             later = f" It is tried again in {wait:.0f} s at the earliest." if wait > 0 else ""
             raise McpServerUnavailable((self.problem or "It does not answer.") + later)
@@ -166,7 +166,7 @@ class McpConnection:
             try:
                 return await ask(client)
             except Exception as error:  # the SDK reports a lost connection with errors of many kinds
-                why = await self._why(life, error)
+                why = await self._to_call_error(life, error)
                 if why is error:
                     raise
                 if not (again and isinstance(why, McpServerUnavailable) and why.untried):
@@ -272,7 +272,7 @@ class McpConnection:
         if self.problem:
             log.warning("MCP server %s: %s", self.server.name, self.problem)
 
-    async def _why(self, life: ServerRun | None, error: Exception) -> Exception:
+    async def _to_call_error(self, life: ServerRun | None, error: Exception) -> Exception:
         """Return the error to raise for a failed call: McpServerUnavailable if the connection was lost or the server no
         longer knows the session, otherwise ``error`` itself."""
         code = getattr(error, "code", None)

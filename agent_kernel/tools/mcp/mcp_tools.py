@@ -80,10 +80,15 @@ class McpTools:
             for group in (await self._find_configured(occasion), await self._find_beside_notebook(occasion))
             if group
         ]
-        wanted = [(group, one) for group in groups for one in group.connections if _wants(occasion, group, one)]
-        await self._await_start([one for _, one in wanted])
+        requested = [
+            (group, connection)
+            for group in groups
+            for connection in group.connections
+            if _wants(occasion, group, connection)
+        ]
+        await self._await_start([one for _, one in requested])
         tools: dict[str, Tool] = {}
-        for group, connection in wanted:
+        for group, connection in requested:
             self._tell(occasion, connection)
             self._add(tools, group, connection, occasion)
         return OfferedTools(tuple(tools.values()))
@@ -95,14 +100,14 @@ class McpTools:
         except InvalidRequest as error:
             log.warning("MCP servers: %s", error)
             return
-        for one in connections:
-            one.begin()
+        for connection in connections:
+            connection.begin()
 
     async def report(self) -> list[dict[str, Any]]:
         """Return one row with the state of each MCP server of this server's configuration. If the configuration cannot
         be read, return one row with the problem."""
         try:
-            return [_row(one) for one in await self.connections()]
+            return [_row(connection) for connection in await self.connections()]
         except InvalidRequest as error:
             return [{"name": "", "state": "failed", "tools": 0, "left_out": [], "problem": str(error)}]
 
@@ -149,8 +154,8 @@ class McpTools:
             self._notices.warn(occasion, text, str(folder))
             return None
         folder = folder.resolve()
-        known = self._beside.get(folder)
-        if known is None or known.digest != digest:
+        group = self._beside.get(folder)
+        if group is None or group.digest != digest:
             try:
                 config = await asyncio.to_thread(read, folder / BESIDE, digest)
             except InvalidRequest as error:
@@ -179,11 +184,17 @@ class McpTools:
     async def _await_start(self, connections: Sequence[McpConnection]) -> None:
         """Wait for the MCP servers that start for the first time. MCP servers that start again are not awaited, because
         their tools are known already."""
-        fresh = [one for one in connections if one.listed is None and (one.attempt == 0 or _first(one))]
+        fresh = [
+            connection
+            for connection in connections
+            if connection.listed is None and (connection.attempt == 0 or _first(connection))
+        ]
         for one in connections:
             one.begin()
         if fresh:
-            await asyncio.gather(*(one.until_ready(max(0.0, self._start_s - one.age)) for one in fresh))
+            await asyncio.gather(
+                *(connection.wait_until_connected(max(0.0, self._start_s - connection.age)) for connection in fresh)
+            )
 
     def _tell(self, occasion: ToolSourceContext, connection: McpConnection) -> None:
         name, attempt = connection.server.name, str(connection.attempt)
@@ -259,4 +270,4 @@ def _row(connection: McpConnection) -> dict[str, Any]:
 
 
 async def _close_group(group: ServerGroup) -> None:
-    await asyncio.gather(*(one.aclose() for one in group.connections))
+    await asyncio.gather(*(connection.aclose() for connection in group.connections))

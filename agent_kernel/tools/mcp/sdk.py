@@ -83,10 +83,10 @@ async def connect(server: McpServer, trace: ConnectionTrace, changed: Changed, v
             return
         factory = _factory(trace)
         http = await stack.enter_async_context(factory(headers=dict(server.headers)))
-        yield await _over_http(server, http, stack, factory, _client_of(changed, version))
+        yield await _connect_http(server, http, stack, factory, _client_of(changed, version))
 
 
-async def _over_http(
+async def _connect_http(
     server: McpServer, http: httpx2.AsyncClient, stack: AsyncExitStack, factory: Factory, client_of: ClientOf
 ) -> Client:
     """Connect by streamable HTTP. Connect by SSE if the kind of the server is ``sse``, or if streamable HTTP fails and
@@ -320,5 +320,5 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 async def _await_exit(process: asyncio.subprocess.Process) -> None:
     """Wait for the end of the process only. ``process.wait`` would also wait until its pipes are closed."""
-    while process.returncode is None:  # noqa: ASYNC110  asyncio has no other way to learn of it
+    while process.returncode is None:  # noqa: ASYNC110  asyncio has no other way to wait for this
         await asyncio.sleep(0.01)

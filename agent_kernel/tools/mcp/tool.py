@@ -69,18 +69,20 @@ class McpResources:
         self._limit = limit
         server = connection.server
         listed = connection.listed.resources if connection.listed else ()
-        named = [
+        resource_lines = [
             f"{resource.uri} ({(resource.title or resource.name)[:100]})"
             for resource in listed
             if self._is_allowed(str(resource.uri))
         ]
-        more = f"\n... and {len(named) - RESOURCES_NAMED} more" if len(named) > RESOURCES_NAMED else ""
-        here = "\n".join(named[:RESOURCES_NAMED]) + more
+        more = (
+            f"\n... and {len(resource_lines) - RESOURCES_NAMED} more" if len(resource_lines) > RESOURCES_NAMED else ""
+        )
+        listing = "\n".join(resource_lines[:RESOURCES_NAMED]) + more
         patterns = ", ".join(server.resources)
         self.spec = ToolSpec(
             name,
             shorten_description(
-                f"Read a resource of {server.name} by its URI ({patterns}). There are:\n{here or '(none listed)'}"
+                f"Read a resource of {server.name} by its URI ({patterns}). There are:\n{listing or '(none listed)'}"
             ),
             parameters(["uri"], uri={"type": "string", "description": "URI of the resource"}),
             kind=KIND,
@@ -100,7 +102,9 @@ class McpResources:
         return await answer_call(self._connection, self._limit, read)
 
     def _is_allowed(self, uri: str) -> bool:
-        return ".." not in uri and any(fnmatch.fnmatchcase(uri, each) for each in self._connection.server.resources)
+        return ".." not in uri and any(
+            fnmatch.fnmatchcase(uri, resource) for resource in self._connection.server.resources
+        )
 
 
 async def answer_call(

@@ -89,7 +89,7 @@ class Recall:
         place = f", notebook {names[0][:TITLE_CHARS]}" if names else ""
         title = " ".join(session.title.split())[:TITLE_CHARS] or "untitled"
         return [
-            f'{number}. "{title}", {_when(session.updated)}{place}',
+            f'{number}. "{title}", {_format_time(session.updated)}{place}',
             *(f"   turn {piece.turn}, {piece.role}: {piece.text}" for piece in hit.snippets[:SNIPPETS]),
         ]
 
@@ -102,7 +102,7 @@ class Recall:
         text = shorten("\n".join(lines) or "(nothing was said)", TURN_CHARS)
         session = await self._store.info(turn.key)
         foreign = session is None or session.imported is not None
-        return ToolOutput(f"Turn {id}, {_when(turn.opened)}. {WARNING}\n{text}", foreign=foreign)
+        return ToolOutput(f"Turn {id}, {_format_time(turn.opened)}. {WARNING}\n{text}", foreign=foreign)
 
 
 class RecallTools:
@@ -126,5 +126,5 @@ def _line(message: Message) -> str:
     return f"{message.role}: {message.text}{calls}" if message.text or calls else ""
 
 
-def _when(moment: float) -> str:
+def _format_time(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))

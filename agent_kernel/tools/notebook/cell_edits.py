@@ -17,7 +17,7 @@ from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.permissions.policy import EDIT
 from agent_kernel.tools.base.notebook_access import NotebookRunner
 from agent_kernel.tools.base.parameter_schema import parameters
-from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, one, read, select_cells
+from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, find_cell, read, select_cells
 from agent_kernel.tools.notebook.current_notebook import NotebookView, ReadCellsMemory, VisibleNotebook
 
 START = "start"
@@ -100,9 +100,9 @@ class EditContext:
             raise Conflict("The notebook is read-only; propose the change in your answer instead.")
         return seen
 
-    def changeable(self, seen: VisibleNotebook, reference: object) -> NotebookCell:
+    def changeable(self, notebook: VisibleNotebook, reference: object) -> NotebookCell:
         """Return the cell ``reference``. Raises InvalidRequest if it does not exist or may not be changed."""
-        cell = one(seen.cells, str(reference))
+        cell = find_cell(notebook.cells, str(reference))
         if cell.id and cell.id == self.own:
             raise InvalidRequest(f"Cell {cell.index} contains the prompt of this turn and cannot be changed.")
         return cell
@@ -122,13 +122,13 @@ class EditContext:
             "Call again if your change still fits."
         )
 
-    def place(self, seen: VisibleNotebook, below: object) -> str:
+    def place(self, notebook: VisibleNotebook, below: object) -> str:
         """Return the id of the cell above the target position; empty for the top. Raises InvalidRequest."""
         if isinstance(below, str) and below.strip():
-            return "" if below.strip().lower() == START else one(seen.cells, below).id
-        ids = {cell.id for cell in seen.cells}
-        end = seen.cells[-1].id if seen.cells else ""
-        return next((id for id in (self.last, self.own, seen.active) if id and id in ids), end)
+            return "" if below.strip().lower() == START else find_cell(notebook.cells, below).id
+        ids = {cell.id for cell in notebook.cells}
+        end = notebook.cells[-1].id if notebook.cells else ""
+        return next((id for id in (self.last, self.own, notebook.active) if id and id in ids), end)
 
     async def offer(self, context: ToolContext, kind: str) -> tuple[ToolOutput, str, int]:
         """Send the call to the page that has the notebook open. Return the page's output with the details that are
@@ -186,8 +186,8 @@ class TextEdit(CellEdit):
         before, after = str(call.arguments["before"]), _source(call.arguments["after"])
         if after == before:
             raise InvalidRequest("The text is the same as that of the cell, so nothing would change.")
-        what = str(call.arguments["diff"]).partition("\n")[0]
-        return replace(call, arguments={**call.arguments, "diff": _diff(what, before, after)})
+        summary = str(call.arguments["diff"]).partition("\n")[0]
+        return replace(call, arguments={**call.arguments, "diff": _diff(summary, before, after)})
 
 
 class InsertCell(TextEdit):
@@ -199,7 +199,7 @@ class InsertCell(TextEdit):
         source, kind = _source(call.arguments["source"]), str(call.arguments.get("type", "code"))
         seen = await self._desk.document(context)
         below = self._desk.place(seen, call.arguments.get("below"))
-        diff = _diff(f"a new {kind} cell {_where(seen, below)}", "", source)
+        diff = _diff(f"a new {kind} cell {_describe_place(seen, below)}", "", source)
         return replace(call, arguments={"type": kind, "below": below, "before": "", "after": source, "diff": diff})
 
 
@@ -234,7 +234,7 @@ class DeleteCell(CellEdit):
         seen = await self._desk.document(context)
         cell = self._desk.changeable(seen, call.arguments["cell"])
         self._desk.has_read(context, cell)
-        above = _above(seen, cell)
+        above = _id_above(seen, cell)
         diff = _diff(f"{_label(cell)} is deleted", cell.source, "")
         gone = {"cell": cell.id, "type": cell.kind, "from": above, "before": cell.source, "after": "", "diff": diff}
         return replace(call, arguments=gone)
@@ -248,10 +248,10 @@ class MoveCell(CellEdit):
     async def prepare(self, call: ToolCall, context: ToolContext) -> ToolCall:
         seen = await self._desk.document(context)
         cell = self._desk.changeable(seen, call.arguments["cell"])
-        below, above = self._desk.place(seen, call.arguments["below"]), _above(seen, cell)
+        below, above = self._desk.place(seen, call.arguments["below"]), _id_above(seen, cell)
         if below in (cell.id, above):
             raise InvalidRequest(f"Cell {cell.index} ({cell.id}) is already at this position.")
-        diff = f"{_label(cell)} moves {_where(seen, below)}"
+        diff = f"{_label(cell)} moves {_describe_place(seen, below)}"
         moved = {"cell": cell.id, "type": cell.kind, "below": below, "from": above, "before": cell.source}
         return replace(call, arguments={**moved, "after": cell.source, "diff": diff})
 
@@ -273,12 +273,12 @@ class RunCells:
         for cell in cells:
             check_runnable(cell, f"Cell {cell.index} ({cell.id})")
         code = "\n\n".join(cell.source for cell in cells)
-        named = [{"cell": cell.id, "source": cell.source} for cell in cells]
-        return replace(call, arguments={"cells": named, "code": code})
+        cell_arguments = [{"cell": cell.id, "source": cell.source} for cell in cells]
+        return replace(call, arguments={"cells": cell_arguments, "code": code})
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         answer = await self._desk.page.offer(context)
-        cells = _ran(answer.details)
+        cells = _executed_cells(answer.details)
         self._desk.known.read(context.key, [(cell.id, cell.source) for cell in cells])
         ran = [{"cell": cell.id, "index": cell.index, "count": cell.count} for cell in cells]
         text = "\n\n".join(filter(None, (answer.text, read(cells) if cells else "")))
@@ -301,7 +301,7 @@ def check_runnable(cell: NotebookCell, name: str) -> None:
         raise InvalidRequest(f"Cell {cell.index} is a prompt for you, and you cannot run it.")
 
 
-def _ran(details: Mapping[str, Any]) -> list[NotebookCell]:
+def _executed_cells(details: Mapping[str, Any]) -> list[NotebookCell]:
     """Return the cells that ran, with their indices in the notebook. ``details`` are the details of the call's result,
     which come from the browser page that ran the cells."""
     places = [cell.get("index") for cell in details.get("cells") or () if isinstance(cell, Mapping)]
@@ -328,8 +328,8 @@ def _source(source: object) -> str:
     return text
 
 
-def _above(seen: VisibleNotebook, cell: NotebookCell) -> str:
-    return seen.cells[cell.index - 1].id if cell.index else ""
+def _id_above(notebook: VisibleNotebook, cell: NotebookCell) -> str:
+    return notebook.cells[cell.index - 1].id if cell.index else ""
 
 
 def _label(cell: NotebookCell) -> str:
@@ -338,11 +338,11 @@ def _label(cell: NotebookCell) -> str:
     return f"cell {cell.index + 1} ({cell.id})"
 
 
-def _where(seen: VisibleNotebook, below: str) -> str:
-    above = next((cell for cell in seen.cells if below and cell.id == below), None)
+def _describe_place(notebook: VisibleNotebook, below: str) -> str:
+    above = next((cell for cell in notebook.cells if below and cell.id == below), None)
     return f"below {_label(above)}" if above else "at the top"
 
 
-def _diff(what: str, before: str, after: str) -> str:
+def _diff(title: str, before: str, after: str) -> str:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
-    return "\n".join([what, *list(lines)[2 if before and after else 3 :]])  # one hunk needs no name
+    return "\n".join([title, *list(lines)[2 if before and after else 3 :]])  # one hunk needs no name

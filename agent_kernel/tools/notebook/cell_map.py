@@ -77,11 +77,11 @@ def map_cells(cells: Sequence[NotebookCell], start: int = 0) -> str:
     """Return one line for each of at most MAPPED cells from ``start``."""
     if not cells:
         return "It has no cells."
-    shown = [cell.line for cell in cells[start : start + MAPPED]]
-    left = len(cells) - start - len(shown)
+    lines = [cell.line for cell in cells[start : start + MAPPED]]
+    left = len(cells) - start - len(lines)
     if left > 0:
-        shown.append(f"{left} more: notebook_cells(start={start + MAPPED})")
-    return "\n".join(shown) or f"It has {len(cells)} cells; there is none from {start} on."
+        lines.append(f"{left} more: notebook_cells(start={start + MAPPED})")
+    return "\n".join(lines) or f"It has {len(cells)} cells; there is none from {start} on."
 
 
 def select_cells(cells: Sequence[NotebookCell], selection: str) -> tuple[list[NotebookCell], list[int]]:
@@ -98,14 +98,14 @@ def select_cells(cells: Sequence[NotebookCell], selection: str) -> tuple[list[No
             first, last = int(place[1]), int(place[2] or place[1])
             selected |= {cell.index: cell for cell in cells[first : last + 1]}
         else:
-            cell = one(cells, word)
+            cell = find_cell(cells, word)
             selected[cell.index] = cell
     if not selected and not executed:
         raise InvalidRequest(f"There is no cell {selection[:80]!r}; there are {len(cells)}, numbered from 0.")
     return list(selected.values()), executed
 
 
-def one(cells: Sequence[NotebookCell], reference: str) -> NotebookCell:
+def find_cell(cells: Sequence[NotebookCell], reference: str) -> NotebookCell:
     """Return the cell that ``reference`` names by its id, by a unique prefix of the id (4 characters or more), or by
     its number. Raises InvalidRequest."""
     word = reference.strip(" '\"")

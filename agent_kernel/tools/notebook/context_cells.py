@@ -42,15 +42,15 @@ async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[P
         return _to_page_cells([cell for cell in seen.cells if cell.index < place])
     if not seen.live:
         occasion.emit(Notice("info", NOT_SAVED))
-    known = {cell.id for cell in seen.cells} | {own}
-    return (*_to_page_cells(seen.cells), *(PageCell(cell) for cell in request.ran if cell not in known))
+    cell_ids = {cell.id for cell in seen.cells} | {own}
+    return (*_to_page_cells(seen.cells), *(PageCell(cell) for cell in request.ran if cell not in cell_ids))
 
 
 def _to_page_cells(cells: Sequence[NotebookCell]) -> tuple[PageCell, ...]:
     converted: list[PageCell] = []
-    left = ALL_CHARS
+    chars_left = ALL_CHARS
     for cell in reversed(cells):
-        text = read([cell], CELL_CHARS) if cell.source.strip() and left > 0 else ""
-        left -= len(text)
+        text = read([cell], CELL_CHARS) if cell.source.strip() and chars_left > 0 else ""
+        chars_left -= len(text)
         converted.append(PageCell(cell.id, text))
     return tuple(reversed(converted))

@@ -26,8 +26,8 @@ MAX_CELLS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class VisibleNotebook:
-    """The current content of a notebook. ``named`` is a text that tells the model where the content comes from.
-    ``live`` is true if it comes from an open page. ``active`` is the id of a cell, and ``selected`` are ids of
+    """The current content of a notebook. ``named`` is a text from which the model learns where the content comes
+    from. ``live`` is true if it comes from an open page. ``active`` is the id of a cell, and ``selected`` are ids of
     cells."""
 
     named: str
@@ -102,9 +102,9 @@ class ReadCellsMemory:
 
     def read(self, key: SessionKey, cells: Sequence[tuple[str, str]]) -> None:
         """Record that the model has read these cells. Each is given as (id, source)."""
-        known = self._sessions[key] = self._sessions.get(key) or RecentEntries(MAX_CELLS)
+        hashes = self._sessions[key] = self._sessions.get(key) or RecentEntries(MAX_CELLS)
         for id, source in cells:
-            known[id] = _hash(source)
+            hashes[id] = _hash(source)
 
     def state(self, key: SessionKey, cell: NotebookCell) -> str:
         """Return ``same`` if the model has read the cell's present source, ``changed`` if it has read an earlier one,

@@ -109,14 +109,14 @@ class CellMap:
 
 
 class ReadCells:
-    """Reads cells. ``known`` remembers which cells the model has read completely."""
+    """Reads cells. ``memory`` remembers which cells the model has read completely."""
 
     spec = READ
 
-    def __init__(self, view: NotebookView, side: NotebookRunner | None, known: ReadCellsMemory) -> None:
+    def __init__(self, view: NotebookView, side: NotebookRunner | None, memory: ReadCellsMemory) -> None:
         self._view = view
         self._side = side
-        self._known = known
+        self._memory = memory
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         seen = await self._view.read(context) if self._view.is_there else None
@@ -124,7 +124,7 @@ class ReadCells:
         text, whole = read_whole(cells)
         texts = [f"{seen.named}.\n{text}"] if seen and cells else []
         if seen and seen.live:
-            self._known.read(context.key, [(cell.id, cell.source) for cell in whole])
+            self._memory.read(context.key, [(cell.id, cell.source) for cell in whole])
         if numbers and self._side is None:
             texts.append("What ran in the kernel cannot be looked up: no client of the notebook is attached.")
         elif numbers and self._side is not None:
@@ -161,7 +161,7 @@ class NotebookTools:
 
     def __init__(self, offers: ClientCallBroker) -> None:
         self._offers = offers
-        self._known = ReadCellsMemory()
+        self._memory = ReadCellsMemory()
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         notebook = occasion.notebook
@@ -171,14 +171,14 @@ class NotebookTools:
         view = NotebookView(notebook, self._offers if LIVE_DOCUMENT in served else None)
         page = await page_cells(view, occasion) if occasion.request.page else None
         if ran is not None or view.is_there:
-            tools += [CellMap(view, ran), ReadCells(view, ran, self._known)]
+            tools += [CellMap(view, ran), ReadCells(view, ran, self._memory)]
         tools += [
             NotebookCallTool(spec, side)
             for spec in (VARIABLES, LAST_ERROR)
             if (side := runner_for(occasion, spec.name, self._offers)) is not None
         ]
         if LIVE_DOCUMENT in served:
-            tools += edit_tools(EditContext(view, self._offers, self._known, own=occasion.request.cell), served)
+            tools += edit_tools(EditContext(view, self._offers, self._memory, own=occasion.request.cell), served)
         side = runner_for(occasion, RUN_CELL.name, self._offers)
         if side is not None and notebook is not None and notebook.path and RUN.name not in served:
             tools.append(RunCell(notebook, side))

@@ -49,7 +49,7 @@ class PackageEntry:
     runs: bool = False
 
     @classmethod
-    def of_bytes(cls, name: str, data: bytes) -> PackageEntry:
+    def from_bytes(cls, name: str, data: bytes) -> PackageEntry:
         return cls(name, partial(io.BytesIO, data))
 
 
@@ -65,17 +65,17 @@ def unpack(entries: Iterable[PackageEntry], target: Path) -> UnpackedSkill:
 
     Raises InvalidRequest, and OSError for a full disk; the caller then removes ``target``.
     """
-    wanted = _without_top([entry for entry in entries if not _is_left_out(entry.name)])
-    names = _check_names(wanted)
+    included = _without_top([entry for entry in entries if not _is_left_out(entry.name)])
+    names = _check_names(included)
     if MAIN not in names:
         raise InvalidRequest(
             f"The skill package has no {MAIN} at its top level or in its only top-level folder. Add one."
         )
-    left = MAX_BYTES
+    bytes_left = MAX_BYTES
     for name, entry in names.items():
         path = target / name
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        left -= _write(entry, path, left)
+        bytes_left -= _write(entry, path, bytes_left)
     with (target / MAIN).open("rb") as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
     return UnpackedSkill(title, description, tuple(sorted(names)))
@@ -88,14 +88,14 @@ def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
     Links are left out. Blocking. Raises InvalidRequest, OSError.
     """
     files = _walk(root)
-    names = _check_names([_directory_entry(root, one.name) for one in files])
+    names = _check_names([_directory_entry(root, file.name) for file in files])
     if MAIN not in names:
         raise InvalidRequest(f"The skill's folder has no {MAIN}. Add one.")
-    if sum(one.stamp[0] for one in files) > MAX_BYTES:
+    if sum(file.stamp[0] for file in files) > MAX_BYTES:
         raise too_large()
     with names[MAIN].open() as file:
         title, description = head_of(file.read(HEAD_BYTES + 8))
-    changed = max(one.stamp[1] for one in files) / 1e9
+    changed = max(file.stamp[1] for file in files) / 1e9
     return UnpackedSkill(title, description, tuple(sorted(names))), changed
 
 
@@ -137,7 +137,7 @@ def _check_info(info: zipfile.ZipInfo) -> None:
 
 def folder(root: Path) -> list[PackageEntry]:
     """Return the files of a directory; links are left out. Blocking. Raises InvalidRequest."""
-    return [_directory_entry(root, one.name, _runs(root / one.name)) for one in _walk(root)]
+    return [_directory_entry(root, path.name, _runs(root / path.name)) for path in _walk(root)]
 
 
 def _directory_entry(root: Path, name: str, runs: bool = False) -> PackageEntry:
@@ -251,8 +251,8 @@ def _check_directory(data: bytes) -> None:
     at = data.rfind(_END_MARK, max(0, len(data) - (1 << 16) - _END.size))
     if at < 0 or len(data) - at < _END.size:
         raise InvalidRequest("The uploaded file is not a readable zip. Send a zip, or the files of the skill.")
-    _, _, _, here, total, size, _, _ = _END.unpack_from(data, at)
-    if data[max(0, at - 20) : at][:4] == _FAR_MARK or max(here, total) > 2 * MAX_ENTRIES or size > DIRECTORY_BYTES:
+    _, _, _, record, total, size, _, _ = _END.unpack_from(data, at)
+    if data[max(0, at - 20) : at][:4] == _FAR_MARK or max(record, total) > 2 * MAX_ENTRIES or size > DIRECTORY_BYTES:
         raise too_many()
 
 

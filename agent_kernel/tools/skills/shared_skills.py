@@ -175,27 +175,27 @@ def _version(id: str, row: dict[str, Any], content: Path) -> Version:
     return Version(id, row["number"], *facts, content, tuple(row["files"]))
 
 
-def _add_id(id: str, known: bytes | None) -> bytes:
-    ids: list[str] = json.loads(known) if known else []
+def _add_id(id: str, content: bytes | None) -> bytes:
+    ids: list[str] = json.loads(content) if content else []
     if id not in ids and len(ids) >= MAX_SKILLS:
         raise too_many_skills()
     return json.dumps(ids if id in ids else [*ids, id]).encode()
 
 
-def _remove_id(id: str, known: bytes | None) -> bytes | None:
-    left = [one for one in json.loads(known or b"[]") if one != id]
+def _remove_id(id: str, content: bytes | None) -> bytes | None:
+    left = [skill_id for skill_id in json.loads(content or b"[]") if skill_id != id]
     return json.dumps(left).encode() if left else None
 
 
-def _add_row(row: dict[str, Any], is_new: bool, known: bytes | None) -> bytes:
-    rows = _decode(known) if known else []
+def _add_row(row: dict[str, Any], is_new: bool, content: bytes | None) -> bytes:
+    rows = _decode(content) if content else []
     if not rows and not is_new:
         raise NotFound("The skill was deleted while its new version was being added.")
     if len(rows) >= MAX_VERSIONS:
         raise too_many_versions()
     if rows:
         check_same_name(row["name"], rows[-1]["name"])
-    number = max((one["number"] for one in rows), default=0) + 1
+    number = max((row["number"] for row in rows), default=0) + 1
     return json.dumps([*rows, {**row, "number": number}]).encode()
 
 

@@ -46,7 +46,7 @@ class Version:
 
     @property
     def mark(self) -> str:
-        """A string that identifies this version among all versions of all skills."""
+        """A text that identifies this version among all versions of all skills."""
         return f"{self.id}@{self.number}" if self.id else f"{self.content}@{self.created}"
 
 
@@ -94,14 +94,16 @@ def tree(files: Sequence[str]) -> list[str]:
     for name in files:
         parts = name.split("/")
         lines["/".join(parts[:TREE_DEPTH]) + ("/..." if len(parts) > TREE_DEPTH else "")] = None
-    shown = list(lines)[:TREE_ENTRIES]
-    return [*shown, f"... and {len(lines) - TREE_ENTRIES} more"] if len(lines) > TREE_ENTRIES else shown
+    entries = list(lines)[:TREE_ENTRIES]
+    return [*entries, f"... and {len(lines) - TREE_ENTRIES} more"] if len(lines) > TREE_ENTRIES else entries
 
 
-def check_same_name(new: str, known: str) -> None:
+def check_same_name(new: str, skill_name: str) -> None:
     """Raise InvalidRequest if a new version has another name than its skill."""
-    if new != known:
-        raise InvalidRequest(f"The skill is named {new!r}, but a new version of {known!r} must have the same name.")
+    if new != skill_name:
+        raise InvalidRequest(
+            f"The skill is named {new!r}, but a new version of {skill_name!r} must have the same name."
+        )
 
 
 def too_many_skills() -> QuotaExceeded:

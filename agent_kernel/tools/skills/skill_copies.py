@@ -50,30 +50,30 @@ class SkillMounts:
     def mount(self, workdir: Path, skills: Sequence[Version]) -> list[MountedSkill]:
         """Copy the skills. Blocking. Raises OSError for a full disk."""
         mounted = assign_folders(skills)
-        marks = tuple(one.version.mark for one in mounted)
-        known = self._copied.get(workdir)
-        if known is None or known.marks != marks or known.identity != _identity(workdir / SKILLS):
+        marks = tuple(skill.version.mark for skill in mounted)
+        copied = self._copied.get(workdir)
+        if copied is None or copied.marks != marks or copied.identity != _identity(workdir / SKILLS):
             workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            known = CopiedSkill(marks, _copy_skills(workdir, mounted))
-        self._copied[workdir] = known
+            copied = CopiedSkill(marks, _copy_skills(workdir, mounted))
+        self._copied[workdir] = copied
         return mounted
 
     def unmount(self, workdir: Path) -> None:
         """Remove the skills of an earlier turn. Blocking."""
-        known = self._copied.pop(workdir, None)
-        if known is not None and known.identity == _identity(workdir / SKILLS):
+        copied = self._copied.pop(workdir, None)
+        if copied is not None and copied.identity == _identity(workdir / SKILLS):
             _replace(workdir, None)
 
 
 def assign_folders(skills: Sequence[Version]) -> list[MountedSkill]:
     """Assign each skill a unique folder name."""
-    taken: set[str] = set()
+    used: set[str] = set()
     mounted = []
     for version in skills:
         folder, number = version.folder, 2
-        while folder.casefold() in taken:
+        while folder.casefold() in used:
             folder, number = f"{version.folder}-{number}", number + 1
-        taken.add(folder.casefold())
+        used.add(folder.casefold())
         mounted.append(MountedSkill(version, folder))
     return mounted
 
@@ -81,9 +81,9 @@ def assign_folders(skills: Sequence[Version]) -> list[MountedSkill]:
 def _copy_skills(workdir: Path, mounted: Sequence[MountedSkill]) -> tuple[int, int]:
     fresh = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.skills-", dir=workdir.parent))
     try:
-        for one in mounted:
-            for name in one.version.files:
-                _copy(one.version.content, name, fresh / one.folder / name)
+        for skill in mounted:
+            for name in skill.version.files:
+                _copy(skill.version.content, name, fresh / skill.folder / name)
         for folder, _, _ in os.walk(fresh):
             os.chmod(folder, 0o755)
         _replace(workdir, fresh)
@@ -107,14 +107,14 @@ def _replace(workdir: Path, fresh: Path | None) -> None:
     """Rename ``fresh`` to ``skills`` in the work directory, and remove the directory that had this name before. If
     ``fresh`` is None, only remove it."""
     old = Path(tempfile.mkdtemp(prefix=f".{workdir.name}.old-", dir=workdir.parent))
-    here = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    workdir_descriptor = os.open(workdir, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         with contextlib.suppress(FileNotFoundError):
-            os.rename(SKILLS, old / SKILLS, src_dir_fd=here)
+            os.rename(SKILLS, old / SKILLS, src_dir_fd=workdir_descriptor)
         if fresh is not None:
-            os.rename(fresh, SKILLS, dst_dir_fd=here)
+            os.rename(fresh, SKILLS, dst_dir_fd=workdir_descriptor)
     finally:
-        os.close(here)
+        os.close(workdir_descriptor)
         shutil.rmtree(old, ignore_errors=True)
 
 

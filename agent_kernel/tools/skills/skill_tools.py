@@ -51,7 +51,7 @@ class ReadSkill:
     )
 
     def __init__(self, mounted: Sequence[MountedSkill]) -> None:
-        self._skills = {name: one.version for one in mounted for name in (one.folder, one.version.name)}
+        self._skills = {name: skill.version for skill in mounted for name in (skill.folder, skill.version.name)}
 
     async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         version = self._skills.get(arguments["skill"])
@@ -91,7 +91,7 @@ class SkillTools:
         """Return the tools. Raises InvalidRequest, NotFound for skills of the request that do not exist."""
         skills = await asyncio.to_thread(self._requested_skills, occasion)
         if occasion.wants(GROUP, READ):
-            skills += await self._beside(occasion)
+            skills += await self._notebook_skills(occasion)
         workdir = self._workdir(occasion)
         if not skills:
             if workdir is not None:
@@ -125,9 +125,9 @@ class SkillTools:
             occasion.emit(Notice("warning", f"Skills could not be copied for this turn's code: {error.strerror}."))
             return assign_folders(skills)
 
-    async def _beside(self, occasion: ToolSourceContext) -> list[Version]:
-        here = occasion.notebook_dir / BESIDE if occasion.notebook_dir else None
-        if here is None or not await asyncio.to_thread(here.is_dir):
+    async def _notebook_skills(self, occasion: ToolSourceContext) -> list[Version]:
+        folder = occasion.notebook_dir / BESIDE if occasion.notebook_dir else None
+        if folder is None or not await asyncio.to_thread(folder.is_dir):
             return []
         if not occasion.trusted:
             self._notices.warn(
@@ -136,7 +136,7 @@ class SkillTools:
                 "not used. To use them: agent-kernel trust.",
             )
             return []
-        versions, problems = await asyncio.to_thread(_find_skills, here)
+        versions, problems = await asyncio.to_thread(_find_skills, folder)
         for problem in problems:
             self._notices.warn(occasion, problem)
         return versions
@@ -153,9 +153,9 @@ def _describe(mounted: Sequence[MountedSkill], where: str) -> str:
         f"For this turn you have {len(mounted)} skill(s): folders of instructions. {where}the tool {READ} reads them. "
         f"Before you use one, read its {MAIN} and follow it.",
     ]
-    for one in mounted:
-        lines.append(f"- {one.folder}: {one.version.description}")
-        lines += [f"    {SKILLS}/{one.folder}/{name}" for name in tree(one.version.files)]
+    for skill in mounted:
+        lines.append(f"- {skill.folder}: {skill.version.description}")
+        lines += [f"    {SKILLS}/{skill.folder}/{name}" for name in tree(skill.version.files)]
     return "\n".join(lines)
 
 

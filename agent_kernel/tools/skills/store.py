@@ -57,14 +57,14 @@ class SkillStore:
 
     def list(self, namespace: str) -> list[Skill]:
         """Return the skills of a namespace, newest first."""
-        skills = [skill for path in self._of(namespace).glob("skill_*") if (skill := self._load(path))]
+        skills = [skill for path in self._namespace_dir(namespace).glob("skill_*") if (skill := self._load(path))]
         if self._shared is not None:
             skills += self._shared.list(namespace)
         return sorted(skills, key=lambda skill: (-skill.created, skill.id))
 
     def get(self, namespace: str, id: str) -> Skill:
         """Return the skill with this id. Raises NotFound."""
-        skill = self._load(self._of(namespace) / id) if is_id(id) else None
+        skill = self._load(self._namespace_dir(namespace) / id) if is_id(id) else None
         if skill is None and self._shared is not None and is_id(id):
             skill = self._shared.get(namespace, id)
         if skill is None:
@@ -95,27 +95,27 @@ class SkillStore:
     def add(self, namespace: str, entries: Iterable[PackageEntry], id: str = "") -> Skill:
         """Add a skill. With ``id``, add a new version of this skill. Raises InvalidRequest, NotFound, QuotaExceeded,
         StoreError."""
-        known = self.get(namespace, id) if id else None
-        if known and len(known.versions) >= MAX_VERSIONS:
+        skill = self.get(namespace, id) if id else None
+        if skill and len(skill.versions) >= MAX_VERSIONS:
             raise too_many_versions()
-        if not known and len(self.list(namespace)) >= MAX_SKILLS:
+        if not skill and len(self.list(namespace)) >= MAX_SKILLS:
             raise too_many_skills()
         id = id or f"skill_{secrets.token_hex(16)}"
         try:
-            self._add(namespace, entries, id, known)
+            self._add(namespace, entries, id, skill)
         except OSError as error:
             raise _to_store_error(error) from error
         return self.get(namespace, id)
 
-    def _add(self, namespace: str, entries: Iterable[PackageEntry], id: str, known: Skill | None) -> None:
+    def _add(self, namespace: str, entries: Iterable[PackageEntry], id: str, skill: Skill | None) -> None:
         with self._stage() as staged:
             content = staged / "content"
             content.mkdir(mode=0o755)
             unpacked = unpack(entries, content)
-            if known:
-                check_same_name(unpacked.name, known.latest.name)
-            if self._shared is not None and not (self._of(namespace) / id).exists():
-                self._shared.add(namespace, id, unpacked, content, time.time(), is_new=known is None)
+            if skill:
+                check_same_name(unpacked.name, skill.latest.name)
+            if self._shared is not None and not (self._namespace_dir(namespace) / id).exists():
+                self._shared.add(namespace, id, unpacked, content, time.time(), is_new=skill is None)
                 return
             body = {
                 "name": unpacked.name,
@@ -124,7 +124,7 @@ class SkillStore:
                 "files": list(unpacked.files),
             }
             (staged / "version.json").write_text(json.dumps(body), "utf-8")
-            self._place(staged, self._of(namespace) / id / "versions")
+            self._place(staged, self._namespace_dir(namespace) / id / "versions")
 
     def delete(self, namespace: str, id: str) -> None:
         """Delete a skill with all versions. Raises NotFound."""
@@ -133,7 +133,7 @@ class SkillStore:
             return
         gone = self._root / f"{STAGING}{secrets.token_hex(8)}"
         with contextlib.suppress(FileNotFoundError):  # somebody else deleted it
-            (self._of(namespace) / id).rename(gone)
+            (self._namespace_dir(namespace) / id).rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class SkillStore:
         except OSError as error:
             raise _to_store_error(error) from error
 
-    def _of(self, namespace: str) -> Path:
+    def _namespace_dir(self, namespace: str) -> Path:
         return self._root / hashlib.sha256(namespace.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def _load(self, path: Path) -> Skill | None:

@@ -71,8 +71,8 @@ def fill_budget(ranked: Iterable[int], cost: Callable[[int], int], budget: int) 
     ``cost`` returns the cost of one. A passage that does not fit is skipped, and smaller ones after it may still be
     taken."""
     selected = []
-    for each in ranked:
-        if (price := cost(each)) <= budget:
-            selected.append(each)
+    for index in ranked:
+        if (price := cost(index)) <= budget:
+            selected.append(index)
             budget -= price
     return selected

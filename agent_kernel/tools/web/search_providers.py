@@ -172,12 +172,14 @@ def found_in(answer: Any, *, url: str, description: str, content: str = "") -> l
     if not isinstance(answer, (list, tuple)):
         raise FetchFailed("The search did not answer with a list of results.")
     results: dict[str, SearchResult] = {}
-    for one in answer:
-        if not isinstance(one, Mapping) or not isinstance(one.get(url), str) or len(one[url]) > URL_CHARS:
+    for result in answer:
+        if not isinstance(result, Mapping) or not isinstance(result.get(url), str) or len(result[url]) > URL_CHARS:
             continue
-        snippet = str(one.get(description) or "")[:DESCRIPTION_CHARS]
-        whole = str(one.get(content) or "")[:CONTENT_CHARS] if content else ""
-        results.setdefault(one[url], SearchResult(str(one.get("title") or "")[:TITLE_CHARS], one[url], snippet, whole))
+        snippet = str(result.get(description) or "")[:DESCRIPTION_CHARS]
+        whole = str(result.get(content) or "")[:CONTENT_CHARS] if content else ""
+        results.setdefault(
+            result[url], SearchResult(str(result.get("title") or "")[:TITLE_CHARS], result[url], snippet, whole)
+        )
     return list(results.values())[:RESULTS]
 
 

@@ -37,34 +37,34 @@ class WebOptions:
     external: bool = True
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> WebOptions:
+    def of(cls, options: Mapping[str, Any]) -> WebOptions:
         """Read the options. Unknown keys are ignored. Raises InvalidRequest."""
-        size = given.get("search_context_size") or "medium"
+        size = options.get("search_context_size") or "medium"
         if not isinstance(size, str) or size not in BUDGETS:
             raise InvalidRequest(f"search_context_size must be one of {', '.join(BUDGETS)}, not {size!r:.40}.")
-        budget = given.get("return_token_budget") or "default"
+        budget = options.get("return_token_budget") or "default"
         if budget not in ("default", "unlimited"):
             raise InvalidRequest("return_token_budget must be 'default' or 'unlimited'.")
-        if (given.get("search_content_types") or ["text"]) not in (["text"], ("text",)):
+        if (options.get("search_content_types") or ["text"]) not in (["text"], ("text",)):
             raise InvalidRequest(
                 "search_content_types can only be ['text'], because this server searches for text only."
             )
-        filters = _mapping(given, "filters")
+        filters = _mapping(options, "filters")
         return cls(
             UNLIMITED if budget == "unlimited" else BUDGETS[size],
             _domains(filters, "allowed_domains"),
             _domains(filters, "blocked_domains"),
-            _location(_mapping(given, "user_location")),
-            str(given.get("search_description") or ""),
-            str(given.get("extract_description") or ""),
-            given.get("external_web_access") is not False,
+            _location(_mapping(options, "user_location")),
+            str(options.get("search_description") or ""),
+            str(options.get("extract_description") or ""),
+            options.get("external_web_access") is not False,
         )
 
     def lets(self, url: str) -> bool:
         """Return whether the allowed and blocked domains permit this URL."""
         host = domain_of(url)
-        inside = not self.allowed or any(_below(host, domain) for domain in self.allowed)
-        return bool(host) and inside and not any(_below(host, domain) for domain in self.blocked)
+        inside = not self.allowed or any(_is_in_domain(host, domain) for domain in self.allowed)
+        return bool(host) and inside and not any(_is_in_domain(host, domain) for domain in self.blocked)
 
 
 def domain_of(url: str) -> str:
@@ -75,12 +75,12 @@ def domain_of(url: str) -> str:
         return ""
 
 
-def _below(host: str, domain: str) -> bool:
+def _is_in_domain(host: str, domain: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def _mapping(given: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    value = given.get(key) or {}
+def _mapping(options: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = options.get(key) or {}
     if not isinstance(value, Mapping):
         raise InvalidRequest(f"{key} must be an object.")
     return value
@@ -99,9 +99,9 @@ def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return tuple(plain)
 
 
-def _location(given: Mapping[str, Any]) -> Mapping[str, str]:
+def _location(location: Mapping[str, Any]) -> Mapping[str, str]:
     """Read ``{type, approximate: {...}}`` as in chat completions, or the flat form of responses."""
-    if given.get("type", "approximate") != "approximate":
+    if location.get("type", "approximate") != "approximate":
         raise InvalidRequest("The type of user_location must be approximate.")
-    place = _mapping(given, "approximate") or given
+    place = _mapping(location, "approximate") or location
     return {key: str(place[key])[:100] for key in PLACE if place.get(key)}

@@ -61,47 +61,50 @@ class WebSearch:
             return await self._page.call({"url": query}, context)
         options = self._options
         results = await self._provider.search(WebQuery(query, options.location, options.allowed))
-        results = [one for one in results if options.lets(one.url)][:RESULTS]
+        results = [result for result in results if options.lets(result.url)][:RESULTS]
         context.emit(CallOutput(context.call.id, f"{len(results)} results for: {query}\n"))
-        texts = await asyncio.gather(*(self._text(one) for one in results))
+        texts = await asyncio.gather(*(self._text(result) for result in results))
         output = choose_passages(query, results, texts, options.tokens)
-        sources = list(dict.fromkeys(domain_of(one["url"]) for one in output))
+        sources = list(dict.fromkeys(domain_of(result["url"]) for result in output))
         text = json.dumps({"note": FOREIGN, "sources": sources, "output": output}, ensure_ascii=False)
         return ToolOutput(text, details={"query": query, "results_count": len(output), "sources": sources})
 
-    async def _text(self, one: SearchResult) -> str:
+    async def _text(self, result: SearchResult) -> str:
         """Return the text of the page of a result. If the page cannot be read, return the result's description."""
-        if one.content:
-            return one.content
+        if result.content:
+            return result.content
         try:
-            return (await self._page.read(one.url, SEARCHED)).text
+            return (await self._page.read(result.url, SEARCHED)).text
         except AgentKernelError:
             return ""
 
 
 def choose_passages(
-    query: str, found: Sequence[SearchResult], texts: Sequence[str], tokens: int
+    query: str, results: Sequence[SearchResult], texts: Sequence[str], tokens: int
 ) -> list[dict[str, str]]:
     """Return the results with those of their passages that fit into ``tokens`` tokens. The result with the best passage
     comes first, and the passages of a result are in page order. A result whose title does not fit is left out."""
-    output = [{"title": one.title, "description": one.description, "url": one.url, "content": ""} for one in found]
+    output = [
+        {"title": result.title, "description": result.description, "url": result.url, "content": ""}
+        for result in results
+    ]
     room = tokens
-    for number, one in enumerate(output):
-        price = cost(one)
+    for number, chosen in enumerate(output):
+        price = cost(chosen)
         if price > room:
             output = output[:number]
             break
         room -= price
     pieces = [Passage(number, piece) for number, text in enumerate(texts[: len(output)]) for piece in passages(text)]
-    weights = scores(query, [f"{found[piece.result].title}\n{piece.text}" for piece in pieces])
+    weights = scores(query, [f"{results[piece.result].title}\n{piece.text}" for piece in pieces])
     best_first = sorted(range(len(pieces)), key=lambda number: -weights[number])
     selected = fill_budget(best_first, lambda number: cost(pieces[number].text), room)
     best: dict[int, float] = {}
     for number in selected:
         best.setdefault(pieces[number].result, weights[number])
     for number in sorted(selected):
-        one = output[pieces[number].result]
-        one["content"] = f"{one['content']}\n\n{pieces[number].text}".strip()
+        chosen = output[pieces[number].result]
+        chosen["content"] = f"{chosen['content']}\n\n{pieces[number].text}".strip()
     return [output[number] for number in sorted(range(len(output)), key=lambda number: -best.get(number, -1.0))]
 
 

@@ -39,7 +39,7 @@ class WebTools:
             if request.web is not None and options.external:
                 occasion.emit(Notice("warning", OFF))
             return OfferedTools()
-        if not options.external or not (request.web is not None or _from_a_notebook(occasion)):
+        if not options.external or not (request.web is not None or _is_from_notebook(occasion)):
             return OfferedTools()
         if missing := [name for name in self._libraries if importlib.util.find_spec(name) is None]:
             occasion.emit(Notice("warning", MISSING.format(names=" and ".join(missing))))
@@ -52,7 +52,7 @@ class WebTools:
         await self._reader.aclose()
 
 
-def _from_a_notebook(occasion: ToolSourceContext) -> bool:
+def _is_from_notebook(occasion: ToolSourceContext) -> bool:
     """Return whether the request seems to come from a cell or from the panel. This is derived from the contents of the
     request, so a client can claim it."""
     request = occasion.request

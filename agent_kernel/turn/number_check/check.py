@@ -73,19 +73,19 @@ def check(
     ``outputs``, ``given`` and ``code`` are the texts in which origins are searched, ordered from oldest to newest.
     Counts of 0, 1 and 2 are ignored, and so are years without an origin.
     """
-    wanted = list(_select_numbers(answer[:MAX_ANSWER]))
-    if not wanted:
+    parsed = list(_select_numbers(answer[:MAX_ANSWER]))
+    if not parsed:
         return ()
-    known: dict[Status, NumberIndex] = {
+    indexes: dict[Status, NumberIndex] = {
         "computed": NumberIndex(outputs),
         "given": NumberIndex(given),
         "code": NumberIndex(code),
     }
     found = []
-    for number in wanted:
-        made = replace(_find_origin(number, known), text=answer[number.start : number.end])
-        if made.status != "open" or not prose_filter.may_be_year(number):
-            found.append(made)
+    for number in parsed:
+        checked = replace(_find_origin(number, indexes), text=answer[number.start : number.end])
+        if checked.status != "open" or not prose_filter.may_be_year(number):
+            found.append(checked)
     return tuple(found)
 
 
@@ -103,9 +103,9 @@ def check_turn(answer: str, earlier: Iterable[Message], current: Sequence[Messag
     return check(answer, outputs, given, code)
 
 
-def claims(found: Iterable[CheckedNumber]) -> list[CheckedNumber]:
-    """Return the numbers that the answer introduces: all numbers of ``found`` except those that a person gave."""
-    return [number for number in found if number.status != "given"]
+def claims(numbers: Iterable[CheckedNumber]) -> list[CheckedNumber]:
+    """Return the numbers that the answer introduces: all numbers of ``numbers`` except those that a person gave."""
+    return [number for number in numbers if number.status != "given"]
 
 
 def _select_numbers(answer: str) -> Iterator[ParsedNumber]:
@@ -119,14 +119,14 @@ def _select_numbers(answer: str) -> Iterator[ParsedNumber]:
             return
 
 
-def _find_origin(number: ParsedNumber, known: Mapping[Status, NumberIndex]) -> CheckedNumber:
-    for status, texts in known.items():
+def _find_origin(number: ParsedNumber, indexes: Mapping[Status, NumberIndex]) -> CheckedNumber:
+    for status, texts in indexes.items():
         place = texts.find(number)
         if place is not None:
-            line, shown = texts.line(place)
+            line, line_text = texts.line(place)
             call = texts.texts[place.text].call
             return CheckedNumber(
-                number.start, number.end, number.text, status, call, line if call else 0, shown if call else ""
+                number.start, number.end, number.text, status, call, line if call else 0, line_text if call else ""
             )
     return CheckedNumber(number.start, number.end, number.text, "open")
 
@@ -194,11 +194,11 @@ class NumberIndex:
         text = self.texts[place.text].text
         begins = text.rfind("\n", 0, place.at) + 1
         ends = text.find("\n", place.at)
-        shown = text[begins : len(text) if ends < 0 else ends].strip()
-        if len(shown) > MAX_SHOWN:
+        line = text[begins : len(text) if ends < 0 else ends].strip()
+        if len(line) > MAX_SHOWN:
             first = max(0, place.at - begins - MAX_SHOWN // 2)
-            shown = text[begins + first : begins + first + MAX_SHOWN].strip()
-        return text.count("\n", 0, place.at) + 1, shown
+            line = text[begins + first : begins + first + MAX_SHOWN].strip()
+        return text.count("\n", 0, place.at) + 1, line
 
 
 def _code(arguments: Mapping[str, Any]) -> str:

@@ -82,10 +82,10 @@ def parse_numbers(text: str, *, lists: bool = False) -> Iterator[ParsedNumber]:
     """
     text = blank_non_numbers(text)
     for match in NUMBER.finditer(text):
-        found = _parse_match(text, match, program=lists)
-        if found is not None:
-            yield found
-        if "," in match["digits"] and (lists or found is None) and not _continues(text, match):
+        numbers = _parse_match(text, match, program=lists)
+        if numbers is not None:
+            yield numbers
+        if "," in match["digits"] and (lists or numbers is None) and not _continues(text, match):
             yield from _parse_list(match)
 
 
@@ -130,7 +130,7 @@ def _parse_match(text: str, match: re.Match[str], *, program: bool) -> ParsedNum
         return None
     unit, scales = behind
     if start and text[max(0, start - 2) : start].rstrip()[-1:] in (*ABOUT,):
-        values = [_about(value, match["digits"]) for value in values]
+        values = [_widen_tolerance(value, match["digits"]) for value in values]
     readings = [NumberReading(value.value * scale, value.half * scale) for value in values for scale in (1.0, *scales)]
     if not all(math.isfinite(reading.half + reading.value) for reading in readings):
         return None
@@ -203,7 +203,7 @@ def _apply_exponent(value: NumberReading, power: str) -> NumberReading:
     return NumberReading(value.value * scale, value.half * scale)
 
 
-def _about(value: NumberReading, digits: str) -> NumberReading:
+def _widen_tolerance(value: NumberReading, digits: str) -> NumberReading:
     """Return the value with a wider tolerance, for a number that is marked as approximate: ``~12,000`` is rounded to
     its last non-zero digit."""
     bare = re.sub(r"\D", "", digits)

@@ -15,10 +15,11 @@ STATUSES = ("computed", "code", "given", "open")
 
 
 def to_record(numbers: Sequence[CheckedNumber] | None) -> dict[str, Any]:
-    """Return the entry for the record of a turn; empty if nothing was checked."""
+    """Return the checked numbers as JSON, under the key NUMBERS of the record that is stored with a turn; empty if
+    nothing was checked."""
     if not numbers:
         return {}
-    return {NUMBERS: [[one.start, one.end, one.status, one.call, one.line] for one in numbers]}
+    return {NUMBERS: [[number.start, number.end, number.status, number.call, number.line] for number in numbers]}
 
 
 def from_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple[CheckedNumber, ...]:
@@ -32,13 +33,15 @@ def from_record(record: Mapping[str, Any], messages: Sequence[Message]) -> tuple
     if not isinstance(entries, list):
         return ()
     outputs = {message.call_id: message.text.split("\n") for message in messages if message.role == "tool"}
-    found = []
-    for one in entries[:MAX_NUMBERS]:
-        match one:
+    numbers = []
+    for entry in entries[:MAX_NUMBERS]:
+        match entry:
             case [int(start), int(end), str(status), str(call), int(line)] if status in STATUSES:
                 if 0 <= start < end <= len(answer):
                     lines = outputs.get(call, []) if status == "computed" else []
-                    shown = lines[line - 1].strip()[:MAX_SHOWN] if 0 < line <= len(lines) else ""
+                    line_text = lines[line - 1].strip()[:MAX_SHOWN] if 0 < line <= len(lines) else ""
                     text = answer[start:end]
-                    found.append(CheckedNumber(start, end, text, cast("Status", status), call, max(0, line), shown))
-    return tuple(found)
+                    numbers.append(
+                        CheckedNumber(start, end, text, cast("Status", status), call, max(0, line), line_text)
+                    )
+    return tuple(numbers)

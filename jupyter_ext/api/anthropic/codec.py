@@ -153,8 +153,8 @@ class MessagesCodec:
         else:
             signature = _signature(text)
             yield self._delta({"type": "signature_delta", "signature": signature})
-            shown = text if self._thinking == "shown" else ""
-            block = {"type": "thinking", "thinking": shown, "signature": signature}
+            thinking = text if self._thinking == "shown" else ""
+            block = {"type": "thinking", "thinking": thinking, "signature": signature}
         yield self._stop()
         self._blocks.append(block)
         self._pieces, self._open = [], ""

@@ -70,10 +70,12 @@ class AnthropicHandler(DialectHandler):
     async def read_conversation(self, body: PromptBody) -> AnthropicConversation:
         """Convert the conversation, after fetching the content to which it refers. Raises InvalidRequest, also for a
         source that cannot be fetched; FileNotFound, Forbidden, LocalOnly."""
-        wanted = sources(body)
-        return await asyncio.to_thread(conversation, body, await self._all(wanted) if wanted else {})
+        media_sources = sources(body)
+        return await asyncio.to_thread(
+            conversation, body, await self._fetch_all(media_sources) if media_sources else {}
+        )
 
-    async def _all(self, wanted: Sequence[Source]) -> dict[Source, SubmittedFile]:
+    async def _fetch_all(self, wanted: Sequence[Source]) -> dict[Source, SubmittedFile]:
         """Fetch all sources, at most MAX_MEDIA bytes together. A file larger than the remaining bytes is not read."""
         urls = [source for source in wanted if source.kind == "url"]
         got = await self.fetch([url.name for url in urls], FETCHED, purpose="a source of a message")

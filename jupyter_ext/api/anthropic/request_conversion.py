@@ -62,10 +62,10 @@ def sampling(body: MessagesBody) -> Sampling:
 
 def thinking(body: MessagesBody) -> Thinking:
     """Return how the response shows the model's reasoning. This has no effect on whether the model reasons."""
-    wanted = body.thinking
-    if wanted is None:
+    option = body.thinking
+    if option is None:
         return "shown"
-    return "hidden" if wanted.type == "disabled" else "omitted" if wanted.display == "omitted" else "shown"
+    return "hidden" if option.type == "disabled" else "omitted" if option.display == "omitted" else "shown"
 
 
 def _output(body: MessagesBody) -> OutputFormat | None:

@@ -30,10 +30,10 @@ IN_CONTAINER = frozenset({"python", "shell"})
 
 def call_block(id: str, name: str, arguments: Mapping[str, Any]) -> Block:
     """Return the block that announces a call of one of the tools in NAMES."""
-    shown = dict(arguments)
-    if name == "shell" and isinstance(shown.get("commands"), list):
-        shown["command"] = "\n".join(map(str, shown.pop("commands")))
-    return {"type": "server_tool_use", "id": id, "name": NAMES[name], "input": shown}
+    call_input = dict(arguments)
+    if name == "shell" and isinstance(call_input.get("commands"), list):
+        call_input["command"] = "\n".join(map(str, call_input.pop("commands")))
+    return {"type": "server_tool_use", "id": id, "name": NAMES[name], "input": call_input}
 
 
 def result(id: str, name: str, end: CallFinished) -> Block:
@@ -73,12 +73,12 @@ def _search_content(end: CallFinished) -> Block | list[Block]:
     return [
         {
             "type": "web_search_result",
-            "url": str(one.get("url", "")),
-            "title": str(one.get("title", "")),
-            "encrypted_content": _seal(one),
+            "url": str(page.get("url", "")),
+            "title": str(page.get("title", "")),
+            "encrypted_content": _seal(page),
             "page_age": None,
         }
-        for one in pages
+        for page in pages
     ]
 
 
@@ -106,7 +106,7 @@ def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
     except (ValueError, KeyError, TypeError):
         return None
     entries = output if isinstance(output, list) else [output]
-    return entries if all(isinstance(one, dict) for one in entries) else None
+    return entries if all(isinstance(entry, dict) for entry in entries) else None
 
 
 def _seal(one: Mapping[str, Any]) -> str:
@@ -167,13 +167,15 @@ def _page(content: Mapping[str, Any]) -> str:
 
 def _restore_results(results: Sequence[Any]) -> str:
     """Convert search results, or parts of text, into text."""
-    texts = [str(one.get("text", "")) for one in results if isinstance(one, dict) and one.get("type") == "text"]
+    texts = [
+        str(result.get("text", "")) for result in results if isinstance(result, dict) and result.get("type") == "text"
+    ]
     if texts:
         return "\n".join(texts)
     output = [
-        {"title": one.get("title", ""), "url": one.get("url", ""), **_unseal(one.get("encrypted_content"))}
-        for one in results
-        if isinstance(one, dict)
+        {"title": result.get("title", ""), "url": result.get("url", ""), **_unseal(result.get("encrypted_content"))}
+        for result in results
+        if isinstance(result, dict)
     ]
     return json.dumps({"note": FOREIGN, "output": output}, ensure_ascii=False)
 

@@ -92,7 +92,7 @@ class ChatCodec:
             raise TurnStopped(describe_stop(end))
         last = self._rounds[-1]
         if not (last.text or last.calls):
-            last = next((one for one in reversed(self._rounds) if one.text), last)
+            last = next((answer_round for answer_round in reversed(self._rounds) if answer_round.text), last)
         choice = {
             "index": 0,
             "message": last.message,

@@ -45,10 +45,10 @@ class DialectHandler(AgentHandler):
     _turn: LiveTurn | None = None
     _entry: KeyEntry | None = None
 
-    async def begin_turn(self, asked: DialectRequest) -> StartedTurn:
+    async def begin_turn(self, dialect_request: DialectRequest) -> StartedTurn:
         """Start the turn of the request, or return the turn that an earlier request with the same idempotency key
         started."""
-        call = await self._once(dataclasses.replace(asked, route=self.route))
+        call = await self._start_idempotent(dataclasses.replace(dialect_request, route=self.route))
         self._turn = call.turn
         if self._gone:
             self.on_connection_close()
@@ -63,26 +63,26 @@ class DialectHandler(AgentHandler):
         except FetchFailed as error:
             raise InvalidRequest(f"A URL of this request cannot be fetched: {error.message}") from error
 
-    def check_model(self, asked: DialectRequest) -> None:
+    def check_model(self, dialect_request: DialectRequest) -> None:
         """Raise UnknownModel if the server does not have the model of the request."""
-        if asked.name and self.services.access.may_choose(self.caller, asked.name):
-            self.services.runtime.engines.get(asked.name)
+        if dialect_request.name and self.services.access.may_choose(self.caller, dialect_request.name):
+            self.services.runtime.engines.get(dialect_request.name)
 
-    def answerable(self, asked: DialectRequest) -> None:
+    def answerable(self, dialect_request: DialectRequest) -> None:
         """Check that a person can answer the approval questions of the turn. Raises the error ``self.unasked`` for a
         request that is not streamed, if its permission is to ask."""
-        asks = "ask" in (asked.request.permission, self.services.runtime.settings.permission)
-        if asks and asked.server_tools != () and not asked.streams:
+        asks = "ask" in (dialect_request.request.permission, self.services.runtime.settings.permission)
+        if asks and dialect_request.server_tools != () and not dialect_request.streams:
             raise self.unasked(
                 "With the permission ask, approval questions are sent in the stream, and this request is not streamed.",
                 hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
                 details={"param": "agent_permission"},
             )
 
-    async def _once(self, asked: DialectRequest) -> StartedTurn:
+    async def _start_idempotent(self, dialect_request: DialectRequest) -> StartedTurn:
         request, start = self.request, self.services.dialect_turn_starter.start
         key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
-        begun = await self.services.idempotency.start_once(key, lambda turn: start(self.caller, asked, turn))
+        begun = await self.services.idempotency.start_once(key, lambda turn: start(self.caller, dialect_request, turn))
         assert begun is not None, "a dialect's request begins a turn or raises"
         if begun.entry is not None:
             self._entry = begun.entry
@@ -177,15 +177,15 @@ async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, 
     """Fetch all remote media of one request at the same time, and return them in the order of ``urls``.
     ``bounds.bytes`` limits all of them together; the other bounds apply to each. The first failure cancels the other
     fetches. Raises the errors of ``Fetcher.get``."""
-    left = bounds.bytes
+    bytes_left = bounds.bytes
 
     async def fetch_one(url: str) -> FetchResult:
-        nonlocal left
+        nonlocal bytes_left
         held: list[bytes] = []
         async with fetcher.open(url, bounds, purpose=purpose) as (answer, pieces):
             async for piece in pieces:
-                left -= len(piece)
-                if left < 0:
+                bytes_left -= len(piece)
+                if bytes_left < 0:
                     raise FetchFailed(f"The media of a request can have at most {bounds.bytes >> 20} MiB together.")
                 held.append(piece)
         return replace(answer, data=b"".join(held))

@@ -153,10 +153,10 @@ class RequestSize:
 
     @classmethod
     def of(cls, messages: Sequence[Message], files: Sequence[SubmittedFile]) -> RequestSize:
-        media = [one for message in messages for one in message.media if one.data is not None]
+        media = [medium for message in messages for medium in message.media if medium.data is not None]
         characters = sum(len(message.text) + len(message.reasoning) for message in messages)
         characters += sum(len(str(call.arguments)) for message in messages for call in message.calls)
-        return cls(characters, len(media), sum(one.size for one in media) + sum(len(file.data) for file in files))
+        return cls(characters, len(media), sum(medium.size for medium in media) + sum(len(file.data) for file in files))
 
 
 def within_limits(messages: Sequence[Message], files: Sequence[SubmittedFile], field: str = "messages") -> None:
@@ -186,26 +186,28 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
     results at the beginning are accepted without their calls. Raises ValueError.
     """
     names: dict[str, str] = {}
-    named: list[Message] = []
+    named_messages: list[Message] = []
     begins = alone
     for message in messages:
         names |= {call.id: call.name for call in message.calls}
         begins = begins and message.role in ("tool", "system")
         if message.role == "tool" and message.call_id not in names and not begins:
             raise ValueError("a tool result must have the id of a call in an earlier assistant message")
-        known = names.get(message.call_id or "", message.name)
-        named.append(replace(message, name=known) if message.role == "tool" and known else message)
+        function_name = names.get(message.call_id or "", message.name)
+        named_messages.append(
+            replace(message, name=function_name) if message.role == "tool" and function_name else message
+        )
     _complete(messages)
     if messages and messages[-1].role == "assistant":
         raise ValueError(NO_USER if not messages[-1].calls else NO_RESULTS)
-    return named
+    return named_messages
 
 
 def _complete(messages: Sequence[Message]) -> None:
     """Raise ValueError if the conversation ends with tool results and a call of the last assistant message has none."""
     behind = [message.call_id for message in _trailing_results(messages)]
     calls = messages[len(messages) - len(behind) - 1].calls if len(behind) < len(messages) else ()
-    if messages and messages[-1].role == "tool" and (missing := [one.id for one in calls if one.id not in behind]):
+    if messages and messages[-1].role == "tool" and (missing := [call.id for call in calls if call.id not in behind]):
         raise ValueError(f"{len(missing)} of the {len(calls)} calls of the last assistant message have no result")
 
 

@@ -50,13 +50,13 @@ FewValues = BeforeValidator(_few_values)
 """A validator for ``tools`` that runs before any of the schemas is processed."""
 
 
-def _of_an_object(schema: dict[str, Any]) -> dict[str, Any]:
+def _check_object_schema(schema: dict[str, Any]) -> dict[str, Any]:
     if schema.get("type", "object") != "object":
         raise ValueError("the parameters of a function must be a JSON schema with the type object")
     return schema
 
 
-Parameters = Annotated[JsonSchema, AfterValidator(_of_an_object)]
+Parameters = Annotated[JsonSchema, AfterValidator(_check_object_schema)]
 
 
 class Function(Words):

@@ -44,6 +44,6 @@ class OpenAIHandler(DialectHandler):
             return {}
         pictures = await self.fetch(urls, PICTURE, purpose="a picture")
         try:
-            return {url: visible_media(one.mime, one.data) for url, one in zip(urls, pictures, strict=True)}
+            return {url: visible_media(picture.mime, picture.data) for url, picture in zip(urls, pictures, strict=True)}
         except ValueError as error:
             raise InvalidRequest(f"A medium of this request cannot be used: {error}.") from error

@@ -28,23 +28,27 @@ def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) 
     ``messages[0].content``). The description does not quote the content of ``body``. The message of an error that
     concerns the whole body begins with the name of a field."""
     errors = error.errors(include_url=False, include_input=False, include_context=False)
-    described = [(_path(body, one), one["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for one in errors[:3]]
+    described = [
+        (_path(body, mistake), mistake["msg"].removeprefix("Value error, ")[:SAID_CHARS]) for mistake in errors[:3]
+    ]
     more = "" if len(errors) <= 3 else f"; and {len(errors) - 3} more"
     path, first = described[0]
     field = path or first.partition(" ")[0]
-    known = path or field in model.model_fields
-    return "; ".join(f"{path}: {text}" if path else text for path, text in described) + more, field if known else None
+    names_field = path or field in model.model_fields
+    return "; ".join(
+        f"{path}: {text}" if path else text for path, text in described
+    ) + more, field if names_field else None
 
 
 def _path(body: Any, error: Mapping[str, Any]) -> str:
     """Return the path of the field in the body. The names of union members, which pydantic adds to its paths, are
     removed."""
-    path, here = "", body
+    path, value = "", body
     for place in error["loc"]:
-        if isinstance(place, int) and isinstance(here, list) and place < len(here):
-            path, here = f"{path}[{place}]", here[place]
-        elif isinstance(place, str) and isinstance(here, dict) and place in here:
-            path, here = f"{path}.{place}" if path else place, here[place]
+        if isinstance(place, int) and isinstance(value, list) and place < len(value):
+            path, value = f"{path}[{place}]", value[place]
+        elif isinstance(place, str) and isinstance(value, dict) and place in value:
+            path, value = f"{path}.{place}" if path else place, value[place]
     if error["type"] == "missing":
         path = f"{path}.{error['loc'][-1]}" if path else str(error["loc"][-1])
     return path[:PATH_CHARS]

@@ -56,7 +56,7 @@ class AgentFields(Words):
 
 
 def require_file_tools(
-    asked: DialectRequest,
+    dialect_request: DialectRequest,
     refusal: type[AgentKernelError] = Unprocessable,
     *,
     hint: str = CODE_HINT,
@@ -64,11 +64,13 @@ def require_file_tools(
 ) -> DialectRequest:
     """Return the request unchanged. Raises ``refusal``, with ``hint`` and ``details``, if the request asks for files
     but has no tools that can produce files."""
-    if asked.request.outputs and (asked.server_tools == () or asked.request.max_tool_rounds == 0):
+    if dialect_request.request.outputs and (
+        dialect_request.server_tools == () or dialect_request.request.max_tool_rounds == 0
+    ):
         raise refusal(
             "The request asks for files, but has no server tools that could produce them.", hint=hint, details=details
         )
-    return asked
+    return dialect_request
 
 
 # -------------------------------------------------------------------------------------------- constraints on the answer

@@ -8,9 +8,12 @@ from typing import Any
 
 def token_logprob(token: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a token of AnswerLogprobs, with the likeliest tokens at its position."""
-    return {**_one(token), "top_logprobs": [_one(other) for other in token.get("top", ())]}
+    return {
+        **_without_alternatives(token),
+        "top_logprobs": [_without_alternatives(other) for other in token.get("top", ())],
+    }
 
 
-def _one(token: Mapping[str, Any]) -> dict[str, Any]:
+def _without_alternatives(token: Mapping[str, Any]) -> dict[str, Any]:
     text = str(token["text"])
     return {"token": text, "logprob": token["logprob"], "bytes": list(text.encode("utf-8", "replace"))}

@@ -224,7 +224,7 @@ def _describe_result(call: _Call, body: CallFinished) -> dict[str, Any]:
 
 
 def _pictures(body: CallFinished) -> list[str]:
-    return [str(one["data"]) for one in body.media if one.get("mime") == "image/png" and one.get("data")]
+    return [str(medium["data"]) for medium in body.media if medium.get("mime") == "image/png" and medium.get("data")]
 
 
 def _film(body: CallFinished) -> dict[str, Any]:

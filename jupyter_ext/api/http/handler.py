@@ -91,7 +91,7 @@ class AgentHandler(CrossOriginHandler):
     def kernel(self) -> Kernel | None:
         """The kernel whose valid credential came with the request."""
         token = self.request.headers.get(KERNEL_HEADER)
-        return self.services.kernels.of_token(token) if token else None
+        return self.services.kernels.find_by_token(token) if token else None
 
     def initialize(self, **kwargs: Any) -> None:
         request_id = self.request.headers.get("X-Request-ID", "")
@@ -253,9 +253,9 @@ class AgentHandler(CrossOriginHandler):
         if not enough:
             raise Forbidden("No token allows this; only a person can do it, in the browser.")
         if not token.has_any_scope(enough):
-            wanted = " or ".join(sorted(enough | {"all"}))
+            scopes = " or ".join(sorted(enough | {"all"}))
             raise Forbidden(
-                "The scopes of this token do not allow this request.", hint=f"Use a token with the scope {wanted}."
+                "The scopes of this token do not allow this request.", hint=f"Use a token with the scope {scopes}."
             )
         return Caller(token.namespace(namespace_of(self.services.runtime.settings.namespace, None)), token=token)
 

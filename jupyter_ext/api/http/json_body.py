@@ -39,7 +39,7 @@ def check(body: bytes, max_bytes: int) -> None:
     """Raise InvalidRequest for a body that is longer than ``max_bytes`` bytes, is not JSON in UTF-8, is nested too
     deeply, has too many values, repeats a key in one object, or has a number that JSON does not allow (NaN, Infinity,
     1e999)."""
-    loads(body, max_bytes, MAX_DEPTH, MAX_VALUES, what="body")
+    loads(body, max_bytes, MAX_DEPTH, MAX_VALUES, document_name="body")
 
 
 def header_problem(headers: Mapping[str, str]) -> str:
@@ -72,7 +72,7 @@ def _describe(mistake: Mapping[str, Any]) -> str:
         return words
     place = [str(step)[:MAX_NAME] for step in mistake["loc"] if step not in UNION_TAGS]
     if mistake["type"] in ("union_tag_not_found", "union_tag_invalid"):  # the field that says which object it is
-        known = mistake["ctx"].get("expected_tags")
+        expected_tags = mistake["ctx"].get("expected_tags")
         place.append(mistake["ctx"]["discriminator"].strip("'"))
-        words = f"Input should be one of {known}" if known else "Field required"
+        words = f"Input should be one of {expected_tags}" if expected_tags else "Field required"
     return f"{'.'.join(place) or 'body'}: {words}"

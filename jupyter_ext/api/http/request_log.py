@@ -41,7 +41,7 @@ def write(
         route or "?",
         f"{status} (the client left)" if status == LEFT else status,
         took * 1000,
-        who(caller),
+        describe_caller(caller),
         request_id,
     )
 
@@ -55,7 +55,7 @@ def level(verb: str, status: int, caller: Caller | None) -> int:
     return logging.INFO if by_token and verb not in READS else logging.DEBUG
 
 
-def who(caller: Caller | None) -> str:
+def describe_caller(caller: Caller | None) -> str:
     if caller is None:
         return "nobody"
     if caller.token is not None:

@@ -100,7 +100,7 @@ class Upload:
             "on_headers_finished": self._headers_end,
             "on_part_data": self._data,
             "on_part_end": self._part_ends,
-            "on_end": self._all_ends,
+            "on_end": self._end_upload,
         }
 
     def _part_begins(self) -> None:
@@ -148,5 +148,5 @@ class Upload:
         else:
             self.fields[part.name] = part.value.decode("utf-8", "replace")
 
-    def _all_ends(self) -> None:
+    def _end_upload(self) -> None:
         self._ended = True

@@ -115,16 +115,16 @@ def _manager(tools: McpTools) -> Any:
         if params.name not in TOOLS:
             raise MCPError(INVALID_PARAMS, f"There is no tool {params.name[:100]!r}; there are {', '.join(TOOLS)}.")
         try:
-            made = await tools.call(params.name, params.arguments or {}, caller, SdkClient(context, params))
+            outcome = await tools.call(params.name, params.arguments or {}, caller, SdkClient(context, params))
         except InvalidArguments as error:
             raise MCPError(INVALID_PARAMS, str(error)) from None
         except AgentKernelError as error:
-            told = TextContent(type="text", text=client_text(error))
-            return CallToolResult(content=[told], structured_content={"error": error.to_json()}, is_error=True)
-        if isinstance(made, McpQuestion):
-            return InputRequiredResult(input_requests={made.id: _elicitation(made)}, request_state=made.state)
-        answer = TextContent(type="text", text=made.text)
-        return CallToolResult(content=[answer], structured_content=dict(made.facts), is_error=made.failed)
+            content = TextContent(type="text", text=client_text(error))
+            return CallToolResult(content=[content], structured_content={"error": error.to_json()}, is_error=True)
+        if isinstance(outcome, McpQuestion):
+            return InputRequiredResult(input_requests={outcome.id: _elicitation(outcome)}, request_state=outcome.state)
+        answer = TextContent(type="text", text=outcome.text)
+        return CallToolResult(content=[answer], structured_content=dict(outcome.facts), is_error=outcome.failed)
 
     server: Any = Server(
         "agent-kernel", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool

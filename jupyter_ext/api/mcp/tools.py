@@ -134,10 +134,10 @@ class McpTools:
 
     # ------------------------------------------------------------------------------------------------ agent
 
-    async def _agent(self, given: AgentArguments, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
+    async def _agent(self, arguments: AgentArguments, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
         if client.state:
             return await self._resume(caller, client)
-        turn = await self._start(given, caller)
+        turn = await self._start(arguments, caller)
         return await McpTurn(self.turns, self.control, turn, client).outcome()
 
     async def _resume(self, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
@@ -154,16 +154,16 @@ class McpTools:
             await following.answer(question, action, content)
         return await following.outcome(after)
 
-    async def _start(self, given: AgentArguments, caller: Caller) -> LiveTurn:
-        request = TurnRequest(given.prompt, answers=ANSWERS, max_tool_rounds=given.max_rounds)
-        asked = TurnDescription(
+    async def _start(self, arguments: AgentArguments, caller: Caller) -> LiveTurn:
+        request = TurnRequest(arguments.prompt, answers=ANSWERS, max_tool_rounds=arguments.max_rounds)
+        description = TurnDescription(
             request,
-            session=given.session,
-            notebook=await self._notebook(given.notebook) if given.notebook else "",
+            session=arguments.session,
+            notebook=await self._notebook(arguments.notebook) if arguments.notebook else "",
             metadata={"client": "mcp"},
             route="mcp",
         )
-        begun = await self.starter.start(caller, asked)
+        begun = await self.starter.start(caller, description)
         assert isinstance(begun, StartedTurn), "an MCP client accepts no stored answer"
         return begun.turn
 
@@ -178,25 +178,25 @@ class McpTools:
 
     # ------------------------------------------------------------------------------------------------ notebooks
 
-    async def _cells(self, given: NotebookArguments) -> McpOutcome:
+    async def _cells(self, arguments: NotebookArguments) -> McpOutcome:
         """Return the cells of a notebook. Raises InvalidRequest, NotFound."""
-        document = await self.attached_notebooks.of_file(await self._notebook(given.notebook)).document()
+        document = await self.attached_notebooks.open_file(await self._notebook(arguments.notebook)).document()
         cells = cells_of(document.content)
         facts = {"notebook": document.path, "cells": len(cells), "saved": document.saved}
-        if not given.cells.strip():
-            return McpOutcome(map_cells(cells, given.start), facts)
-        wanted, executed = select_cells(cells, given.cells)
+        if not arguments.cells.strip():
+            return McpOutcome(map_cells(cells, arguments.start), facts)
+        selected, executed = select_cells(cells, arguments.cells)
         if executed:
             raise InvalidRequest(
                 "Only the kernel knows which code ran as In[...]; name cells by their number, or ask the agent."
             )
-        return McpOutcome(read(wanted, READ_CHARS), facts)
+        return McpOutcome(read(selected, READ_CHARS), facts)
 
     # ------------------------------------------------------------------------------------------------ sessions
 
-    async def _list(self, given: ListArguments, caller: Caller) -> McpOutcome:
-        found = await self.runtime.store.list(caller.namespace, given.limit)
-        rows = [await self._row(session) for session in found]
+    async def _list(self, arguments: ListArguments, caller: Caller) -> McpOutcome:
+        sessions = await self.runtime.store.list(caller.namespace, arguments.limit)
+        rows = [await self._row(session) for session in sessions]
         lines = [f"{row['id']}  {row['title'] or 'untitled'} ({row['turns']} turns)" for row in rows]
         return McpOutcome("\n".join(lines) or "There is no conversation yet.", {"sessions": rows})
 
@@ -209,9 +209,9 @@ class McpTools:
             "notebooks": await self.notebooks.paths(session.key),
         }
 
-    async def _read(self, given: ReadArguments, caller: Caller) -> McpOutcome:
-        session = await self.access.session(caller, given.session)
-        items = await self.runtime.store.latest(session.key, given.limit)
+    async def _read(self, arguments: ReadArguments, caller: Caller) -> McpOutcome:
+        session = await self.access.session(caller, arguments.session)
+        items = await self.runtime.store.latest(session.key, arguments.limit)
         lines = [line for item in items if (line := _visible_text(item.message))]
         text = shorten("\n\n".join(lines) or "(nothing was said)", READ_CHARS)
         return McpOutcome(text, {**await self._row(session), "items": len(items)})

@@ -51,7 +51,8 @@ ASK: Mapping[str, Any] = MappingProxyType(
 
 
 class InvalidArguments(ValueError):
-    """Raised for invalid arguments of a call. MCP has an error of its own for this."""
+    """Raised for invalid arguments of a call. MCP requires the JSON-RPC error INVALID_PARAMS for these, while other
+    errors become the result of the call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,8 +80,8 @@ class ApprovalsHandler(QuestionHandler):
         The oldest question comes first.
         """
         waiting = self.services.runtime.approvals.waiting
-        pending = [one for one in waiting if await self.may_answer(one.question)]
-        self.reply({"approvals": [waiting_to_json(one) for one in pending]})
+        pending = [question for question in waiting if await self.may_answer(question.question)]
+        self.reply({"approvals": [waiting_to_json(question) for question in pending]})
 
 
 class ApprovalHandler(QuestionHandler):
@@ -169,6 +169,6 @@ class PermissionsHandler(PolicyHandler):
         grants = self.services.runtime.approvals.grants
         if self.caller.kernel is None:
             return await grants.revoke(key, kind, tool)
-        mine = [grant for grant in await grants.grants(key) if grant.decision == "approve"]
-        mine = [grant for grant in mine if kind in (None, grant.kind) and tool in (None, grant.tool)]
-        return sum([await grants.revoke(key, grant.kind, grant.tool) for grant in mine])
+        revocable = [grant for grant in await grants.grants(key) if grant.decision == "approve"]
+        revocable = [grant for grant in revocable if kind in (None, grant.kind) and tool in (None, grant.tool)]
+        return sum([await grants.revoke(key, grant.kind, grant.tool) for grant in revocable])

@@ -39,7 +39,7 @@ async def models(runtime: Runtime) -> list[dict[str, Any]]:
 
 async def model(runtime: Runtime, id: str) -> dict[str, Any]:
     """Return one model. Raises UnknownModel."""
-    entry = next((one for one in await models(runtime) if one["id"] == id), None)
+    entry = next((model for model in await models(runtime) if model["id"] == id), None)
     if entry is None:
         name = id.removeprefix(AGENT)
         raise UnknownModel(f"There is no model {name[:100]!r} here.", hint="GET models lists all models.")
@@ -49,13 +49,13 @@ async def model(runtime: Runtime, id: str) -> dict[str, Any]:
 def _engines(runtime: Runtime) -> list[ModelFacts]:
     engines = runtime.engines
     own = engines.get()
-    entries = [_of_engine(DEFAULT, own), _of_engine(own.info().model, own)]
+    entries = [_engine_facts(DEFAULT, own), _engine_facts(own.info().model, own)]
     for row in engines.describe_configured():
         if row["refused"]:
             continue
         engine = engines.used.get(row["name"])
         if engine is not None:
-            entries.append(_of_engine(row["name"], engine))
+            entries.append(_engine_facts(row["name"], engine))
             continue
         state = "unloaded" if row["local"] and not row["host"] else "ready"
         info = EngineInfo(row["model"] or row["name"], row["local"], 0, False, state, host=row["host"])
@@ -63,17 +63,20 @@ def _engines(runtime: Runtime) -> list[ModelFacts]:
     return entries
 
 
-def _of_engine(name: str, engine: Engine) -> ModelFacts:
+def _engine_facts(name: str, engine: Engine) -> ModelFacts:
     info = engine.info()
     inner = unwrap(engine)
-    known: dict[str, bool | None] = {"vision": info.vision}
+    capabilities: dict[str, bool | None] = {"vision": info.vision}
     if isinstance(inner, LocalEngine):
-        known = {**_local(inner.tool_protocol), "vision": info.vision or (False if info.state == "ready" else None)}
+        capabilities = {
+            **_local(inner.tool_protocol),
+            "vision": info.vision or (False if info.state == "ready" else None),
+        }
     elif info.local and not info.host:
-        known |= {"tools": True, "logprobs": True}
+        capabilities |= {"tools": True, "logprobs": True}
     refused = set(info.details.get("not_sent", ()))
-    known |= {name: False for name in ("tools", "logprobs") if name in refused}
-    return _facts(name, info, known)
+    capabilities |= {name: False for name in ("tools", "logprobs") if name in refused}
+    return _facts(name, info, capabilities)
 
 
 def _facts(name: str, info: EngineInfo, known: dict[str, bool | None]) -> ModelFacts:
@@ -103,13 +106,16 @@ def _on_disk(cache_dir: Path) -> list[ModelFacts]:
     models_here: list[ModelFacts] = []
     for name, entry in catalog().items():
         with suppress(ModelBroken):
-            if (here := find_installed(name, cache_dir)) is not None:
-                models_here.append(_of_disk(name, entry.title, entry.sources[0].publisher, here))
-    hubs = [_of_disk(here.name, here.name, here.name.partition("/")[0], here) for here in from_hubs(cache_dir)]
+            if (installed := find_installed(name, cache_dir)) is not None:
+                models_here.append(_disk_facts(name, entry.title, entry.sources[0].publisher, installed))
+    hubs = [
+        _disk_facts(installed.name, installed.name, installed.name.partition("/")[0], installed)
+        for installed in from_hubs(cache_dir)
+    ]
     return [*models_here, *hubs]
 
 
-def _of_disk(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
+def _disk_facts(name: str, title: str, owner: str, here: LocalModel) -> ModelFacts:
     capabilities = {"vision": None, "reasoning": None, **_local(here.protocol)}
     created = here.path.stat().st_mtime
     return ModelFacts(name, title, created, owner, "unloaded", True, "", here.context_length, capabilities)

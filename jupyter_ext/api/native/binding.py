@@ -199,7 +199,7 @@ class BindConfirmHandler(AgentHandler):
     @guard("read", kernels=False)
     @operation(Raw(("text/html",)), errors=(404,))
     async def get(self, bind_id: str) -> None:
-        """The page on which a person confirms or denies a kernel's request."""
+        """Get the page on which a person confirms or denies a kernel's request."""
         bind, session = await self._find_request(bind_id)
         if bind.folder:
             bind.digest = await asyncio.to_thread(file_digest, Path(bind.folder) / BESIDE)

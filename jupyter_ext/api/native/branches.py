@@ -146,4 +146,4 @@ class TurnVersionsHandler(AgentHandler):
         self.reply({"session": stored.key.id, "versions": listed})
 
     async def _is_current(self, key: SessionKey, turn: str) -> bool:
-        return any(shown.id == turn for shown in await self.services.runtime.store.turns(key))
+        return any(current_turn.id == turn for current_turn in await self.services.runtime.store.turns(key))

@@ -38,17 +38,17 @@ def anthropic_file(file: File) -> dict[str, Any]:
     }
 
 
-def page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
+def page(listed: Sequence[dict[str, Any]], *, has_more: bool = False) -> dict[str, Any]:
     """Return one page of a list. The field ``has_more`` is always present, because clients that do not find it request
     pages forever. While it is true, clients request the next page, which begins after ``last_id``."""
     ends = {"first_id": listed[0]["id"] if listed else None, "last_id": listed[-1]["id"] if listed else None}
-    return {"object": "list", "data": list(listed), **ends, "has_more": more}
+    return {"object": "list", "data": list(listed), **ends, "has_more": has_more}
 
 
-def anthropic_page(listed: Sequence[dict[str, Any]], *, more: bool = False) -> dict[str, Any]:
-    listing = page(listed, more=more)
+def anthropic_page(listed: Sequence[dict[str, Any]], *, has_more: bool = False) -> dict[str, Any]:
+    listing = page(listed, has_more=has_more)
     del listing["object"]
-    return listing | {"next_page": listing["last_id"] if more else None}
+    return listing | {"next_page": listing["last_id"] if has_more else None}
 
 
 def _facts(file: File, session: str) -> dict[str, Any]:

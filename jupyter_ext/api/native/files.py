@@ -101,7 +101,7 @@ class FileAgentHandler(SharedHandler):
             raise InvalidRequest(f"after: {after[:80]!r} is not the id of a file.")
         start = ids.index(after) + 1 if after in ids else 0
         listed, more = files[start : start + limit], len(files) > start + limit
-        return anthropic_page(listed, more=more) if self.anthropic else page(listed, more=more)
+        return anthropic_page(listed, has_more=more) if self.anthropic else page(listed, has_more=more)
 
     @property
     def registry(self) -> FileRegistry:
@@ -118,8 +118,8 @@ class FileAgentHandler(SharedHandler):
         """Return the key of the session through which the caller may use the file: ``session`` if given, else the first
         session of the caller that has the file. Raises FileNotFound."""
         namespace = self.caller.namespace
-        named = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
-        for key in named:
+        keys = [SessionKey(namespace, session)] if session else await self.registry.sessions_of(namespace, id)
+        for key in keys:
             if await self.services.access.may_use(self.caller, key.id):
                 await self.registry.file(key, id)
                 return key
@@ -152,9 +152,9 @@ class FileAgentHandler(SharedHandler):
         source: BinaryIO = io.BytesIO(body) if isinstance(body, bytes) else await asyncio.to_thread(body.open, "rb")
         with contextlib.closing(source), contextlib.suppress(StreamClosedError):
             source.seek(part.start)
-            left = part.length
-            while left > 0 and (chunk := await asyncio.to_thread(source.read, min(CHUNK, left))):
-                left -= len(chunk)
+            bytes_left = part.length
+            while bytes_left > 0 and (chunk := await asyncio.to_thread(source.read, min(CHUNK, bytes_left))):
+                bytes_left -= len(chunk)
                 self.write(chunk)
                 await self.flush()
             self.finish(set_content_type=mime)

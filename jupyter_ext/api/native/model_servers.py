@@ -57,16 +57,16 @@ async def probe(endpoint: Endpoint) -> dict[str, Any]:
     has several, only the list is requested.
     """
     engine = OpenAIEngine(replace(endpoint, first_token_s=FIRST_TOKEN_S, tries=1))
-    seeing = engine.seeing()
+    vision_engine = engine.with_vision()
     try:
         models, problem = await _models(engine)
-        asked = bool(endpoint.model) or len(models) == 1 or bool(problem)
-        findings: list[Finding] = await Probe(engine, seeing).findings() if asked else []
+        tests_model = bool(endpoint.model) or len(models) == 1 or bool(problem)
+        findings: list[Finding] = await Probe(engine, vision_engine).findings() if tests_model else []
         info = engine.info()
     finally:
-        await seeing.aclose()
+        await vision_engine.aclose()
         await engine.aclose()
-    rows = [{"feature": one.feature, "state": one.state, "detail": one.detail} for one in findings]
+    rows = [{"feature": finding.feature, "state": finding.state, "detail": finding.detail} for finding in findings]
     about = {"model": info.model, "local": info.local, "host": info.host, "context_length": info.context_length}
     return {**about, "models": models[:MAX_MODELS], "problem": problem, "findings": rows, "missing": missing(findings)}
 

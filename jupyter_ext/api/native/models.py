@@ -82,16 +82,16 @@ async def current_engine(services: Services, caller: Caller, key: SessionKey | N
         return {**engine_to_json(own), "name": "", "problem": client_text(error)}
 
 
-def model_to_json(found: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
+def model_to_json(entry: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
     """Describe a model of the catalog. Blocking: reads the disk."""
     state, path = "ready", None
     try:
-        path = str(resolve(found.name, cache_dir).path)
+        path = str(resolve(entry.name, cache_dir).path)
     except ModelMissing:
         state = "missing"
     except ModelBroken as error:
         state = f"broken: {error.message}"
-    return {**found.offer(), "description": found.description, "state": state, "path": path}
+    return {**entry.offer(), "description": entry.description, "state": state, "path": path}
 
 
 class ModelsHandler(SharedHandler):
@@ -208,8 +208,8 @@ class ModelHandler(SharedHandler):
         if listed and name == DEFAULT and settings.engine != "local":
             facts = {}  # here the name stands for another engine, and in the catalog for a local model
         elif listed:
-            named = settings.model if name == DEFAULT else name
-            facts = await asyncio.to_thread(model_here, named, settings.cache_dir)
+            model_name = settings.model if name == DEFAULT else name
+            facts = await asyncio.to_thread(model_here, model_name, settings.cache_dir)
         else:
             facts = await asyncio.to_thread(_model, name, settings.cache_dir, settings.model_sources)
         self.reply({**listed, **facts})
@@ -218,22 +218,27 @@ class ModelHandler(SharedHandler):
 def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
     """Return the facts about a model that are known without a network request, from the disk; empty for a model that
     runs elsewhere."""
-    wanted = None if name.startswith(AGENT) else HubId.parse(name)
-    if wanted is None:
+    hub_id = None if name.startswith(AGENT) else HubId.parse(name)
+    if hub_id is None:
         return model_to_json(entry_here(name, cache_dir), cache_dir) if is_named(name) else {}
-    here = find_installed(name, cache_dir)
-    if here is None:
+    installed = find_installed(name, cache_dir)
+    if installed is None:
         return {}
-    facts = {"title": wanted.repo, "licence": here.licence, "source": here.source, "publisher": wanted.publisher}
-    return {"name": name, "state": "ready", "path": str(here.path)} | facts
+    facts = {
+        "title": hub_id.repo,
+        "licence": installed.licence,
+        "source": installed.source,
+        "publisher": hub_id.publisher,
+    }
+    return {"name": name, "state": "ready", "path": str(installed.path)} | facts
 
 
 def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
     """Return the description of a model. Raises UnknownModel."""
     if HubId.parse(name) is None:
         return model_to_json(entry(name), cache_dir)
-    known = model_here(name, cache_dir)
-    return known or {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
+    local_facts = model_here(name, cache_dir)
+    return local_facts or {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
 
 
 class ModelPullHandler(AgentHandler):
@@ -246,8 +251,8 @@ class ModelPullHandler(AgentHandler):
         configured ``sources``, and only if the disk has room for them.
         """
         self.parse(PullBody)
-        wanted = HubId.parse(name)
-        pull = self.services.model_downloads.start(str(wanted) if wanted else entry(name).name)
+        hub_id = HubId.parse(name)
+        pull = self.services.model_downloads.start(str(hub_id) if hub_id else entry(name).name)
         await self.stream(_lines(pull.follow()))
 
 

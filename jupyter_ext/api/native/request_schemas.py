@@ -228,7 +228,7 @@ class TurnBody(ToolsBody):
             raise ValueError("send a prompt, or messages that end with a message of the user or with tool results")
         return self
 
-    def of_session(self, session: str) -> TurnBody:
+    def with_session(self, session: str) -> TurnBody:
         """Return the body with the session that the path names. Raises InvalidRequest if the body names another one."""
         if self.session not in (None, session):
             raise InvalidRequest("The path and the body must not name different sessions.")
@@ -274,11 +274,13 @@ class TurnBody(ToolsBody):
             tools=None if self.tools is None else tuple(self.tools),
             client_tools=frozenset(self.client_tools),
             inputs=tuple(self.inputs),
-            outputs=tuple(RequestedFile(each.name, each.format, each.description) for each in self.outputs),
-            given=tuple(Variable(each.name, each.encoding, each.data, each.type) for each in self.given),
+            outputs=tuple(RequestedFile(output.name, output.format, output.description) for output in self.outputs),
+            given=tuple(
+                Variable(variable.name, variable.encoding, variable.data, variable.type) for variable in self.given
+            ),
             skills=tuple(self.skills),
             web=self.web,
-            functions=tuple(each.spec(by_client=each.name in self.client_tools) for each in self.functions),
+            functions=tuple(function.spec(by_client=function.name in self.client_tools) for function in self.functions),
         )
 
 

@@ -37,7 +37,9 @@ class VariablesHandler(AgentHandler):
         key = (await self.services.access.session(self.caller, session_id)).key
         sandbox = self.services.runtime.sandbox
         variables = await sandbox.variables(key)
-        listed = [{"name": one.name, "type": one.type, "shape": list(one.shape)} for one in variables]
+        listed = [
+            {"name": variable.name, "type": variable.type, "shape": list(variable.shape)} for variable in variables
+        ]
         self.reply({"variables": listed, "lost": sandbox.lost(key)})
 
 
@@ -51,11 +53,11 @@ class VariableHandler(AgentHandler):
         describe them. Code in the sandbox produced the bytes: read them as data and never execute them.
         """
         key = (await self.services.access.session(self.caller, session_id)).key
-        taken = await self.services.runtime.sandbox.take(key, name)
-        self.set_header("X-Variable-Encoding", taken.encoding)
-        self.set_header("X-Variable-Type", "".join(letter for letter in taken.type if "!" <= letter <= "~"))
+        copy = await self.services.runtime.sandbox.take(key, name)
+        self.set_header("X-Variable-Encoding", copy.encoding)
+        self.set_header("X-Variable-Type", "".join(letter for letter in copy.type if "!" <= letter <= "~"))
         self.set_header("Content-Disposition", "attachment")
-        self.finish(taken.data, set_content_type="application/octet-stream")
+        self.finish(copy.data, set_content_type="application/octet-stream")
 
 
 class RebuildHandler(AgentHandler):
@@ -73,11 +75,11 @@ class RebuildHandler(AgentHandler):
         key = (await self.services.access.session(self.caller, session_id)).key
         runtime = self.services.runtime
         steps = await find_rebuild_steps(runtime.store, key)
-        shown = {"session": key.id, "pieces": [dataclasses.asdict(piece) for piece in steps]}
+        plan = {"session": key.id, "pieces": [dataclasses.asdict(piece) for piece in steps]}
         if body.dry_run:
-            self.reply({**shown, "ran": 0, "status": "shown", "error": ""})
+            self.reply({**plan, "ran": 0, "status": "shown", "error": ""})
             return
-        if running := self.services.turns.of_session(key):
+        if running := self.services.turns.find_unfinished(key):
             raise session_busy(running.id)
         self._check_permission()
         timeout_s = runtime.settings.run_timeout_s
@@ -85,7 +87,7 @@ class RebuildHandler(AgentHandler):
         self._running = asyncio.create_task(work, name=f"rebuilding {key.id}")
         await asyncio.wait([self._running])
         if not self._running.cancelled():
-            self.reply({**shown, **dataclasses.asdict(self._running.result())})
+            self.reply({**plan, **dataclasses.asdict(self._running.result())})
 
     def on_connection_close(self) -> None:
         """Stop the code when the client disconnects."""

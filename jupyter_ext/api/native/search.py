@@ -70,8 +70,8 @@ class SearchHandler(AgentHandler):
     async def _notebook(self) -> tuple[str, str]:
         """Return (contents root, path) for a search of one notebook, else empty strings."""
         kernel, path = self.get_argument("kernel", ""), self.get_argument("path", "")
-        here = self.get_argument("here", "") in ("1", "true")
-        if not (here or kernel or path):
+        only_here = self.get_argument("here", "") in ("1", "true")
+        if not (only_here or kernel or path):
             return "", ""
         place = await self.services.access.place(self.caller, kernel, path)
         if place is None:

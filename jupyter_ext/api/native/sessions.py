@@ -81,12 +81,12 @@ class SessionChangeHandler(AgentHandler):
     """Base class of the routes that change one session."""
 
     @contextlib.asynccontextmanager
-    async def change(self, session_id: str, what: str) -> AsyncIterator[SessionKey]:
+    async def change(self, session_id: str, kind: str) -> AsyncIterator[SessionKey]:
         """Hold the lock of the session while the body of the ``with`` statement changes it, then mark its sidecars as
-        out of date. ``what`` is the kind of change. Raises SessionNotFound, Forbidden, and Conflict if the session has
+        out of date. ``kind`` is the kind of change. Raises SessionNotFound, Forbidden, and Conflict if the session has
         another revision than If-Match names."""
         key = (await self.services.access.session(self.caller, session_id)).key
-        async with self.services.revision_locks.change(key, read_if_match(self), what):
+        async with self.services.revision_locks.change(key, read_if_match(self), kind):
             yield key
         await self.services.sidecars.touch(key)
 
@@ -113,10 +113,10 @@ class SessionsHandler(AgentHandler):
         place = await self.find_queried_place()
         bound = await self.services.notebooks.bound_session(self.caller.namespace, place) if place else None
         sessions = await self.services.runtime.store.list(self.caller.namespace, SEARCHED if name else limit)
-        named = [session for session in sessions if name in names_of(session)]
-        listed = [{**brief(session), "bound": session.key == bound} for session in named[:limit]]
+        matching = [session for session in sessions if name in names_of(session)]
+        listed = [{**brief(session), "bound": session.key == bound} for session in matching[:limit]]
         if self.caller.kernel is None:
-            for body, session in zip(listed, named, strict=False):
+            for body, session in zip(listed, matching, strict=False):
                 body["notebooks"] = await self.services.notebooks.paths(session.key)
         self.reply({"sessions": listed})
 
@@ -160,9 +160,9 @@ class SessionHandler(SessionChangeHandler):
         session = await self.services.access.session(self.caller, session_id)
         format = self.get_argument("format", "")
         if format not in ("", FACTS, *JSON_FORMATS):
-            known = ", ".join((FACTS, *JSON_FORMATS))
+            formats = ", ".join((FACTS, *JSON_FORMATS))
             raise InvalidRequest(
-                f"The format must be one of {known}.", hint="Use sessions/{id}/export for other formats."
+                f"The format must be one of {formats}.", hint="Use sessions/{id}/export for other formats."
             )
         if format in JSON_FORMATS:
             written = await export_session(self.services.runtime.store, session.key, format)
@@ -210,12 +210,12 @@ class SessionHandler(SessionChangeHandler):
 
     async def _put(self, key: SessionKey, document: bytes) -> None:
         # The turns are asked by key, because a session that was created a moment ago is not in the store yet.
-        if running := self.services.turns.of_session(key):
+        if running := self.services.turns.find_unfinished(key):
             raise session_busy(running.id)
         store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor
         async with self.services.import_lock:
             await import_session(store, key.namespace, document, id=key.id, redactor=redactor, replace=True)
-        if self.services.turns.of_session(key) is None:  # a turn that started meanwhile uses the work directory
+        if self.services.turns.find_unfinished(key) is None:  # a turn that started meanwhile uses the work directory
             await self.services.runtime.sandbox.close(key, remove=True)
 
     @guard("write")

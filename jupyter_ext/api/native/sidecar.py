@@ -69,10 +69,10 @@ class BesideHandler(ImportingHandler):
         The conversation becomes a new session, to which the notebook is bound. The notebook's former session does not
         change.
         """
-        place, shown = await self._place(), self.parse(ArrivalBody).sha256
+        place, confirmed_hash = await self._place(), self.parse(ArrivalBody).sha256
         async with self.services.import_lock:
             document, files = await self._document(place)
-            if hashlib.sha256(document).hexdigest() != shown:
+            if hashlib.sha256(document).hexdigest() != confirmed_hash:
                 raise Conflict(
                     "The notebook's conversation file has changed since it was read, so it was not imported.",
                     hint="Read it again with GET beside, and send the new sha256.",

@@ -113,11 +113,11 @@ class SkillUpload(SharedHandler):
     def version_body(self, version: Version) -> dict[str, Any]:
         return custom_version_to_json(version) if self.anthropic else version_to_json(version)
 
-    def reply_list(self, found: list[dict[str, Any]]) -> None:
+    def reply_list(self, skills: list[dict[str, Any]]) -> None:
         if self.anthropic:
-            self.reply({"data": found, "has_more": False, "next_page": None})
+            self.reply({"data": skills, "has_more": False, "next_page": None})
         else:
-            self.reply(page(found))
+            self.reply(page(skills))
 
     async def add_upload(self, id: str = "") -> Skill:
         """Store the uploaded skill. Raises InvalidRequest, NotFound, QuotaExceeded."""
@@ -131,7 +131,7 @@ class SkillUpload(SharedHandler):
         def add() -> Skill:
             if len(files) == 1 and files[0].body.startswith(ZIP):
                 return store.add(namespace, read_zip(files[0].body), id)
-            return store.add(namespace, [PackageEntry.of_bytes(file.filename, file.body) for file in files], id)
+            return store.add(namespace, [PackageEntry.from_bytes(file.filename, file.body) for file in files], id)
 
         return await asyncio.to_thread(add)
 

@@ -208,10 +208,10 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
 
     async def _serve(self, message: Serve) -> None:
         self.services.access.kernel(self.caller, message.kernel)
-        if not await self._still(("read",)):
+        if not await self._is_still_allowed(("read",)):
             self._send_away()
             return
-        if not await self._still(("read", "execute")):
+        if not await self._is_still_allowed(("read", "execute")):
             raise Forbidden("You may not execute agents on this server, so this page runs no calls.")
         namespace, serving = self.caller.namespace, self.services.page_tools
         self.page.hold(("serve", message.kernel), lambda: serving.add(namespace, message.kernel, message.tools))
@@ -219,13 +219,13 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     async def _look_again(self) -> None:
         while True:
             await asyncio.sleep(LOOK_AGAIN_SHARED_S if isinstance(self.caller.user, ScopedUser) else LOOK_AGAIN_S)
-            if not await self._still(("read",)):
+            if not await self._is_still_allowed(("read",)):
                 self._send_away()
                 return
 
     def _on_check_done(self, looking: asyncio.Task[None]) -> None:
-        """Disconnect the page if the task that checks its access failed. The page then reconnects, and its access is
-        checked again."""
+        """Disconnect the page if the task that checks its access has failed. The page then reconnects, and its access
+        is checked again."""
         if not looking.cancelled() and (error := looking.exception()) is not None:
             self.log.error("could not check whether a page may still read events", exc_info=error)
             self.close(TRY_AGAIN, "The server could not check whether you may still read.")
@@ -233,7 +233,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     def _send_away(self) -> None:
         self.close(NOT_ALLOWED, "You may not read agents on this server any more.")
 
-    async def _still(self, actions: tuple[Action, ...]) -> bool:
+    async def _is_still_allowed(self, actions: tuple[Action, ...]) -> bool:
         """Return whether the user of the connection may still use it. With a token: whether the token is valid.
         Otherwise: whether the server would now accept the same handshake for the same user with all of ``actions``.
         """

@@ -37,7 +37,7 @@ class CompactHandler(AgentHandler):
         """
         self.parse(EmptyBody)
         key = (await self.services.access.session(self.caller, session_id)).key
-        if running := self.services.turns.of_session(key):
+        if running := self.services.turns.find_unfinished(key):
             raise session_busy(running.id)
         engine = self.services.runtime.engines.get(await self.services.access.engine(self.caller, key))
         engine = self.services.turns.meter(engine, key, self.caller.token.id if self.caller.token else "")

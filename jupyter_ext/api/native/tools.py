@@ -56,7 +56,7 @@ class ToolsHandler(AgentHandler):
         gate = services.runtime.gate(body.request())
         model = await self._model_with_python_only(bound)
         others = [spec.name for spec in specs if model and spec.name != PYTHON]
-        notes += [CALLS_ONLY.format(model=model, others=_either(others))] if others else []
+        notes += [CALLS_ONLY.format(model=model, others=_join_with_or(others))] if others else []
         tools = [_tool_to_json(spec, to_json(gate.rules.ruling(spec, body.permission))) for spec in specs]
         self.reply({"tools": [{"called": tool["name"] not in others, **tool} for tool in tools], "notes": notes})
 
@@ -71,10 +71,10 @@ class ToolsHandler(AgentHandler):
         return engine.info().model if calls_only_python(engine) else ""
 
 
-def _either(names: list[str]) -> str:
+def _join_with_or(names: list[str]) -> str:
     """List the names with "or" before the last one; of more than MAX_NAMES, the first ones."""
-    shown = names if len(names) <= MAX_NAMES else [*names[:MAX_NAMES], f"{len(names) - MAX_NAMES} others"]
-    return " or ".join(filter(None, [", ".join(shown[:-1]), shown[-1]]))
+    listed = names if len(names) <= MAX_NAMES else [*names[:MAX_NAMES], f"{len(names) - MAX_NAMES} others"]
+    return " or ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
 
 
 def _tool_to_json(spec: ToolSpec, ruling: dict[str, Any]) -> dict[str, Any]:

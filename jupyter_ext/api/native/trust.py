@@ -37,10 +37,10 @@ class TrustHandler(AgentHandler):
         """
         folder, _ = await self._folder(required=False)
         trust = self.services.runtime.trust
-        known = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
-        here = await asyncio.to_thread(trust.trusts, folder)
+        folders = await asyncio.to_thread(trust.folders) if self.caller.kernel is None else []
+        is_trusted = await asyncio.to_thread(trust.trusts, folder)
         path = str(folder) if folder else None
-        self.reply({"folder": path, "trusted": here, "folders": [folder_to_json(one) for one in known]})
+        self.reply({"folder": path, "trusted": is_trusted, "folders": [folder_to_json(folder) for folder in folders]})
 
     @guard("write")
     @operation(
@@ -65,7 +65,7 @@ class TrustHandler(AgentHandler):
     @guard("write")
     @operation(shapes.TrustRemoved, query=PLACE, errors=(404,), conditions=NOTEBOOK_NAMED)
     async def delete(self) -> None:
-        """Remove the trust in the folder of a notebook.
+        """Remove the folder of a notebook from the trusted folders.
 
         This needs no confirmation.
         """

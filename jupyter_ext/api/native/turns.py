@@ -52,7 +52,7 @@ class TurnsHandler(AgentHandler):
         """Start a turn."""
         body, request = self.parse(TurnBody), self.request
         if session_id is not None:
-            body = body.of_session(session_id)
+            body = body.with_session(session_id)
         key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
         begun = await self.services.idempotency.start_once(key, lambda turn: self._begin(body, turn))
         if begun is None:
@@ -60,8 +60,13 @@ class TurnsHandler(AgentHandler):
         if begun.replayed:
             self.set_header(REPLAYED, "true")
         session = begun.turn.spec.key
-        known = await self.services.runtime.store.info(session)
-        reply = {"turn": begun.turn.id, "session": session.id, "title": known.title if known else "", **begun.facts}
+        stored_session = await self.services.runtime.store.info(session)
+        reply = {
+            "turn": begun.turn.id,
+            "session": session.id,
+            "title": stored_session.title if stored_session else "",
+            **begun.facts,
+        }
         self.reply({**reply, "private": is_private(session.id), "stored": False}, 202)
 
     async def _begin(self, body: TurnBody, turn_id: str) -> StartedTurn | None:
@@ -139,7 +144,7 @@ class TurnEventsHandler(AgentHandler):
 
         With ``stored``, the events are those of the stored turn, with its media.
         """
-        after, kept = self._after(), self.get_argument("stored", "") == "1"
+        after, kept = self._last_received(), self.get_argument("stored", "") == "1"
         with contextlib.suppress(TurnNotFound):
             if not kept:
                 live = await self.services.access.turn(self.caller, turn_id)
@@ -149,7 +154,7 @@ class TurnEventsHandler(AgentHandler):
         self.set_header("X-Agent-Stored", "1")  # the numbers of these events differ from those of the log
         await self.stream(encode_events(replay(self.services.runtime.store, stored, after, media=kept)))
 
-    def _after(self) -> int:
+    def _last_received(self) -> int:
         """Return the number of the last event that the client has. The query has precedence over the header, because a
         browser repeats the Last-Event-ID of an earlier connection by itself."""
         last = self.request.headers.get("Last-Event-ID", "")
@@ -180,7 +185,7 @@ class ClaimsHandler(AgentHandler):
     async def post(self, turn_id: str) -> None:
         """Claim a call that a client must run, or decline it."""
         body = self.parse(ClaimBody)
-        turn = await self.services.access.own_turn(self.caller, turn_id)
+        turn = await self.services.access.find_own_turn(self.caller, turn_id)
         commands, client = self.services.turn_control, {"call": body.call, "client": body.client}
         if body.declined:
             await commands.run(turn, "decline", {**client, "reason": body.declined})
@@ -197,7 +202,7 @@ class ClaimHandler(AgentHandler):
         """Take a message from the client that runs the call ``call``. The field ``action`` of the body says which: the
         client renews its claim on the call, sends output of the call, or delivers its result."""
         body = self.parse(CLAIM_ACTIONS[self.parse(ClaimActionBody).action])
-        turn = await self.services.access.own_turn(self.caller, turn_id)
+        turn = await self.services.access.find_own_turn(self.caller, turn_id)
         commands, claim = self.services.turn_control, {"call": call, "token": body.token}
         if isinstance(body, FinishBody):
             await commands.finish(turn, call, body.token, body.output())

@@ -131,12 +131,12 @@ class Document:
     def gather(self, verb: RouteMethod) -> None:
         operation = _operation_of(verb)
         if operation.body is not None and not isinstance(operation.body, Raw):
-            self.schemas.want(operation.body, sent=True)
+            self.schemas.want(operation.body, in_request=True)
         for reply in (operation.reply, *operation.also.values(), *operation.streams):
             if reply is not None and not isinstance(reply, Raw):
                 self.schemas.want(resolve_type(reply))
         for parameter in operation.query:
-            self.schemas.want(parameter.kind, sent=True)
+            self.schemas.want(parameter.kind, in_request=True)
         self.schemas.want(verb.handler.error_shape)
 
     def add(self, verb: RouteMethod) -> None:
@@ -147,7 +147,7 @@ class Document:
             "operationId": verb.id,
             "summary": " ".join(summary.split()),
             "tags": [verb.tag],
-            "parameters": [*self._of_path(verb), *map(self._parameter, operation.query)],
+            "parameters": [*self._path_parameters(verb), *map(self._parameter, operation.query)],
             "responses": self._responses(verb, operation),
             "security": [{name: []} for name in SECURITY if kernels or name != "kernel"],
             "x-action": action,
@@ -163,9 +163,9 @@ class Document:
         entry["x-codeSamples"] = [{"lang": "Shell", "source": _command(verb, entry, example)}]
         self.paths.setdefault(verb.template, {})[verb.method] = entry
 
-    def _of_path(self, verb: RouteMethod) -> list[dict[str, Any]]:
+    def _path_parameters(self, verb: RouteMethod) -> list[dict[str, Any]]:
         return [
-            {"name": name, "in": "path", "required": True, "schema": _of_group(group)}
+            {"name": name, "in": "path", "required": True, "schema": _group_parameter(group)}
             for name, group in zip(verb.names, verb.groups, strict=True)
         ]
 
@@ -175,13 +175,13 @@ class Document:
             "in": parameter.place,
             "description": parameter.says,
             "required": parameter.required,
-            "schema": self.schemas.of(parameter.kind, sent=True),
+            "schema": self.schemas.of(parameter.kind, in_request=True),
         }
 
     def _body(self, body: Any) -> dict[str, Any]:
         if isinstance(body, Raw):
             return {"required": bool(body.schema.get("required")), "content": _content(body)}
-        schema = self.schemas.of(body, sent=True)
+        schema = self.schemas.of(body, in_request=True)
         return {"required": not self.schemas.accepts_nothing(body), "content": {JSON: {"schema": schema}}}
 
     def _responses(self, verb: RouteMethod, operation: Operation) -> dict[str, Any]:
@@ -260,7 +260,7 @@ def _content(raw: Raw) -> dict[str, Any]:
     return {media: {"schema": dict(raw.schema)} if raw.schema else {} for media in raw.media}
 
 
-def _of_group(group: str) -> dict[str, Any]:
+def _group_parameter(group: str) -> dict[str, Any]:
     if group in ("([^/]+)", "(.+)"):
         return dict(ID if group == "([^/]+)" else NAME)
     return {"type": "string", "pattern": f"^{group[1:-1]}$"}

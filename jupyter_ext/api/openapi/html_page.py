@@ -58,13 +58,13 @@ def page(document: Mapping[str, Any]) -> str:
 
 
 def _group(document: Mapping[str, Any], tag: str) -> str:
-    shown = "".join(
+    operations = "".join(
         _operation(path, method, entry)
         for path, verbs in document["paths"].items()
         for method, entry in verbs.items()
         if tag in entry["tags"]
     )
-    return f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{shown}</section>'
+    return f'<section><h2 id="{escape(tag)}">{escape(tag)}</h2>{operations}</section>'
 
 
 def _operation(path: str, method: str, entry: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ def _operation(path: str, method: str, entry: Mapping[str, Any]) -> str:
     if "x-conditions" in entry:
         parts.append(f"<p>{_inline(entry['x-conditions'])}</p>")
     if entry["parameters"]:
-        rows = [_parameter(one) for one in entry["parameters"]]
+        rows = [_parameter(parameter) for parameter in entry["parameters"]]
         parts.append("<h4>Parameters</h4>" + _table(("name", "in", "schema", "what"), rows))
     if body := entry.get("requestBody"):
         parts.append("<h4>Body</h4>" + "".join(_content(body["content"])))
@@ -87,9 +87,14 @@ def _operation(path: str, method: str, entry: Mapping[str, Any]) -> str:
     )
 
 
-def _parameter(one: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    needed = "Needed. " if one["required"] and one["in"] != "path" else ""
-    return one["name"], one["in"], json.dumps(one["schema"]), needed + one.get("description", "")
+def _parameter(parameter: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    needed = "Needed. " if parameter["required"] and parameter["in"] != "path" else ""
+    return (
+        parameter["name"],
+        parameter["in"],
+        json.dumps(parameter["schema"]),
+        needed + parameter.get("description", ""),
+    )
 
 
 def _content(content: Mapping[str, Any]) -> Iterator[str]:
@@ -106,12 +111,12 @@ def _reference(schema: Mapping[str, Any]) -> str:
 
 
 def _schemas(schemas: Mapping[str, Any]) -> str:
-    shown = "".join(
+    details = "".join(
         f'<details id="schema-{escape(name)}"><summary><code>{escape(name)}</code></summary><div>{_pre(schema)}</div>'
         "</details>"
         for name, schema in schemas.items()
     )
-    return f'<section><h2 id="schemas">schemas</h2>{shown}</section>'
+    return f'<section><h2 id="schemas">schemas</h2>{details}</section>'
 
 
 def _pre(schema: Mapping[str, Any]) -> str:

@@ -34,15 +34,15 @@ class Schemas:
     """Collects types and returns their JSON schemas, each under one name.
 
     Call ``want`` for each type, then ``close``; after that, ``of`` returns the schemas. In types that clients send
-    (``sent``), fields with a default are optional; in responses, all fields are required.
+    (``in_request``), fields with a default are optional; in responses, all fields are required.
     """
 
     definitions: dict[str, Any] = field(default_factory=dict)
     _wanted: dict[Hashable, tuple[Hashable, Mode, TypeAdapter[Any]]] = field(default_factory=dict)
     _made: dict[Any, dict[str, Any]] = field(default_factory=dict)
 
-    def want(self, kind: Any, *, sent: bool = False) -> None:
-        key = _key(kind, sent)
+    def want(self, kind: Any, *, in_request: bool = False) -> None:
+        key = _key(kind, in_request)
         if key not in self._wanted:
             adapter: TypeAdapter[Any] = TypeAdapter(kind)
             adapter.rebuild()
@@ -56,12 +56,12 @@ class Schemas:
         for name, schema in sorted(definitions.items()):
             self.definitions[names[name]] = {**_rename_references(schema, names), "title": names[name]}
 
-    def of(self, kind: Any, *, sent: bool = False) -> dict[str, Any]:
-        return self._made[_key(kind, sent)]
+    def of(self, kind: Any, *, in_request: bool = False) -> dict[str, Any]:
+        return self._made[_key(kind, in_request)]
 
     def accepts_nothing(self, kind: Any) -> bool:
         """Return whether an empty request body is valid for the type ``kind``."""
-        adapter = self._wanted[_key(kind, sent=True)][2]
+        adapter = self._wanted[_key(kind, in_request=True)][2]
         try:
             adapter.validate_python({})
         except ValidationError:
@@ -69,26 +69,26 @@ class Schemas:
         return True
 
 
-def _short_names(found: Iterable[str]) -> dict[str, str]:
+def _short_names(pydantic_names: Iterable[str]) -> dict[str, str]:
     """Return a one-word name for each of pydantic's names, because generators of clients turn the names into classes.
     Pydantic uses ``module__Name`` if two modules have a type of the same name, and ``Name-Input`` if the request and
     the response differ."""
     names: dict[str, str] = {}
-    taken = set(TAKEN)
-    for name in sorted(found, key=lambda name: ("__" in name, name)):
+    used_names = set(TAKEN)
+    for name in sorted(pydantic_names, key=lambda name: ("__" in name, name)):
         *modules, last = name.replace("-", "").split("__")
         last = PUBLISHED.get(last, last)
         path = ".".join([*modules, last])
         if published := next((to for end, to in PUBLISHED_OF_MODULE.items() if f".{path}".endswith(f".{end}")), ""):
             names[name] = published
-            taken.add(published.lower())
+            used_names.add(published.lower())
             continue
         prefixes = (
             "".join(map(_word, modules[:n] if n == 1 else modules[-n + 1 :])) for n in range(1, len(modules) + 2)
         )
         choices = [f"{prefix}{last}" for prefix in prefixes] if modules else [last, f"{last}Object"]
-        short = next(choice for choice in choices if choice.lower() not in taken)
-        taken.add(short.lower())
+        short = next(choice for choice in choices if choice.lower() not in used_names)
+        used_names.add(short.lower())
         names[name] = short
     return names
 
@@ -122,7 +122,7 @@ def _reference(text: str, names: Mapping[str, str]) -> str:
     return start + names[text.removeprefix(start)] if text.startswith(start) else text
 
 
-def _key(kind: Any, sent: bool) -> tuple[str, Mode]:
+def _key(kind: Any, in_request: bool) -> tuple[str, Mode]:
     """Return a key by which the schema of a type is stored. A union of the same types is a different object each time
     it is written, so the type itself cannot be the key."""
-    return repr(kind), "validation" if sent else "serialization"
+    return repr(kind), "validation" if in_request else "serialization"

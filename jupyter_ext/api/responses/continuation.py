@@ -92,26 +92,26 @@ def _called_functions(response: StoredResponse) -> dict[str, str]:
 async def _resolve(responses: LiveResponses, owner: ResponseOwner, items: Sequence[AnyItem]) -> list[AnyItem]:
     """Return the items with references replaced by the items that they refer to. Each response is read once, and each
     item is included once."""
-    wanted = Counter(item.id for item in items if isinstance(item, ReferenceItem))
-    if not wanted:
+    references = Counter(item.id for item in items if isinstance(item, ReferenceItem))
+    if not references:
         return list(items)
     of: dict[str, list[str]] = {}
-    for id in wanted:
+    for id in references:
         of.setdefault(stem_of(id), []).append(id)
     by_id: dict[str, AnyItem] = {}
     length = 0
     for stem, ids in of.items():
         response = await responses.find(owner, stem) if stem else None
-        meant = response.items(ids) if response is not None else {}
+        referenced = response.items(ids) if response is not None else {}
         for id in ids:
-            if id not in meant:
+            if id not in referenced:
                 raise InvalidRequest(
                     f"Item with id {id[:100]!r} not found.",
                     hint="Send the complete items of responses that were not stored, or were deleted.",
                     details={"param": "input", "code": "item_not_found"},
                 )
-            (by_id[id],) = items_of([meant[id]])
-            length += wanted[id] * characters(by_id[id])
+            (by_id[id],) = items_of([referenced[id]])
+            length += references[id] * characters(by_id[id])
             check_length(length, "input")
     return [by_id[item.id] if isinstance(item, ReferenceItem) else item for item in items]
 

@@ -157,28 +157,33 @@ class ResponsesHandler(ResponsesAgentHandler):
             return await self._elsewhere(request, continuation)
         return request
 
-    async def _elsewhere(self, asked: DialectRequest, continuation: Continuation) -> DialectRequest:
+    async def _elsewhere(self, dialect_request: DialectRequest, continuation: Continuation) -> DialectRequest:
         """Return the request for a new session that begins with the previous conversation."""
         key = SessionKey(self.caller.namespace, continuation.session)
         messages = await carry_messages(
-            self.services.runtime.store, key, continuation.after, asked.own_messages or asked.request.messages
+            self.services.runtime.store,
+            key,
+            continuation.after,
+            dialect_request.own_messages or dialect_request.request.messages,
         )
-        request = dataclasses.replace(asked.request, messages=tuple(messages), after="", history="replay")
-        return dataclasses.replace(asked, request=request, session="", own_messages=())
+        request = dataclasses.replace(dialect_request.request, messages=tuple(messages), after="", history="replay")
+        return dataclasses.replace(dialect_request, request=request, session="", own_messages=())
 
-    async def _begin(self, body: ResponsesBody, continuation: Continuation, asked: DialectRequest) -> StartedTurn:
+    async def _begin(
+        self, body: ResponsesBody, continuation: Continuation, dialect_request: DialectRequest
+    ) -> StartedTurn:
         """Start the turn. If the session is busy, the turn starts in a new session with a copy of the conversation,
         provided that the request uses no tools of the server and names no session. Otherwise, if the session was only
         found through items of the input, the turn starts without that session. In all other cases raises
         SessionBusy."""
         try:
-            return await self.begin_turn(asked)
+            return await self.begin_turn(dialect_request)
         except SessionBusy:
-            if continuation.after and asked.server_tools == () and not body.session_id:
-                return await self.begin_turn(await self._elsewhere(asked, continuation))
-            if continuation.named or not asked.session:
+            if continuation.after and dialect_request.server_tools == () and not body.session_id:
+                return await self.begin_turn(await self._elsewhere(dialect_request, continuation))
+            if continuation.named or not dialect_request.session:
                 raise
-        return await self.begin_turn(dataclasses.replace(asked, session=""))
+        return await self.begin_turn(dataclasses.replace(dialect_request, session=""))
 
     async def _live(
         self, body: ResponsesBody, continuation: Continuation, fetched: FetchedInput, call: StartedTurn

@@ -284,7 +284,7 @@ def characters(item: AnyItem) -> int:
         case ShellCallItem():
             return sum(map(len, item.action.commands))
         case ShellResultItem():
-            return sum(len(one.stdout) + len(one.stderr) for one in item.output)
+            return sum(len(output.stdout) + len(output.stderr) for output in item.output)
         case CodeItem():
             return len(item.code or "") + sum(len(printed.logs) for printed in item.outputs or ())
     return 0

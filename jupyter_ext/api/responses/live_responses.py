@@ -217,7 +217,7 @@ class LiveResponses:
         session is deleted with its last response."""
         await self.drop(stored)
         key = stored.key
-        if not key.id.startswith(UNLISTED) or await self.store.any_of(key):
+        if not key.id.startswith(UNLISTED) or await self.store.has_response(key):
             return
         with contextlib.suppress(SessionBusy):  # a turn may use the session whose response is not stored, or not yet
             await self._private_sessions.forget(key)

@@ -190,12 +190,12 @@ class ShellRun:
     def add_output(self, output: CallOutput) -> Iterator[Said]:
         yield from self._open_output()
         stream = "stderr" if output.stream == "stderr" else "stdout"
-        yield "response.shell_call_output_content.delta", {**self._at, "delta": {stream: output.text}}
+        yield "response.shell_call_output_content.delta", {**self._position, "delta": {stream: output.text}}
 
     def end(self, result: CallFinished | None) -> Iterator[Said]:
         yield from self._open_output()
         printed = [_exit_of(result)]
-        yield "response.shell_call_output_content.done", {**self._at, "output": printed}
+        yield "response.shell_call_output_content.done", {**self._position, "output": printed}
         assert self._told is not None
         yield self._output.end_item(self._told, output=printed, status="completed" if _ran(result) else "incomplete")
 
@@ -207,7 +207,7 @@ class ShellRun:
             yield self._output.begin_item(self._told)
 
     @property
-    def _at(self) -> Body:
+    def _position(self) -> Body:
         assert self._told is not None
         return {**self._output.place(self._told), "command_index": 0}
 
@@ -275,7 +275,7 @@ def source_urls(result: CallFinished) -> list[str]:
     """Return the URLs that a search found; if its text was truncated, the domains."""
     try:
         sources = json.loads(result.text)["output"]
-        return [str(one["url"]) for one in sources]
+        return [str(source["url"]) for source in sources]
     except (ValueError, KeyError, TypeError):
         return [f"https://{domain}/" for domain in result.details.get("sources", ())]
 

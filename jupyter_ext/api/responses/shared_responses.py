@@ -151,7 +151,7 @@ class SharedResponses:
         await self._change_index(owner.namespace, self._part(id), _without({id}))
         return True
 
-    async def any_of(self, key: SessionKey) -> bool:
+    async def has_response(self, key: SessionKey) -> bool:
         for part in range(self._parts):
             for entry in await self._index(key.namespace, part):
                 if entry.session == key.id and await self._read(key.namespace, entry.id) is not None:

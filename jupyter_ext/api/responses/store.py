@@ -88,7 +88,7 @@ class ResponseRows(Protocol):
 
     async def delete(self, owner: ResponseOwner, id: str) -> bool: ...
 
-    async def any_of(self, key: SessionKey) -> bool:
+    async def has_response(self, key: SessionKey) -> bool:
         """Return whether a response of the session is stored."""
 
     async def sessions(self) -> list[SessionKey]:
@@ -112,12 +112,12 @@ class ResponseStore:
         self._kept = rows or self._memory
 
     async def add(self, response: StoredResponse) -> None:
-        await self._of(response).add(response)
+        await self._rows_for(response).add(response)
 
     async def finish(
         self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False
     ) -> None:
-        await self._of(response).finish(response, body, frames, again=again)
+        await self._rows_for(response).finish(response, body, frames, again=again)
 
     async def get(self, owner: ResponseOwner, id: str) -> StoredResponse | None:
         for rows in self._places_of(id):
@@ -135,8 +135,8 @@ class ResponseStore:
     async def delete(self, owner: ResponseOwner, id: str) -> bool:
         return any([await rows.delete(owner, id) for rows in self._places_of(id)])
 
-    async def any_of(self, key: SessionKey) -> bool:
-        return any([await rows.any_of(key) for rows in self._places])
+    async def has_response(self, key: SessionKey) -> bool:
+        return any([await rows.has_response(key) for rows in self._places])
 
     async def sessions(self) -> list[SessionKey]:
         return [key for rows in self._places for key in await rows.sessions()]
@@ -160,7 +160,7 @@ class ResponseStore:
         id, because a client may send any text and a database could refuse it."""
         return self._places if is_response_id(id) else []
 
-    def _of(self, response: StoredResponse) -> ResponseRows:
+    def _rows_for(self, response: StoredResponse) -> ResponseRows:
         return self._memory if response.facts.private else self._kept
 
 
@@ -191,8 +191,8 @@ class DatabaseResponses:
     async def delete(self, owner: ResponseOwner, id: str) -> bool:
         return await self._database.write(partial(_delete, owner=owner, id=id), frees=True)
 
-    async def any_of(self, key: SessionKey) -> bool:
-        return await self._database.read(partial(_any_of, key=key))
+    async def has_response(self, key: SessionKey) -> bool:
+        return await self._database.read(partial(_has_response, key=key))
 
     async def sessions(self) -> list[SessionKey]:
         rows = await self._database.read(_sessions)
@@ -277,7 +277,7 @@ def _delete(connection: sqlite3.Connection, owner: ResponseOwner, id: str) -> bo
     return count_changes(connection) > 0
 
 
-def _any_of(connection: sqlite3.Connection, key: SessionKey) -> bool:
+def _has_response(connection: sqlite3.Connection, key: SessionKey) -> bool:
     query = "SELECT 1 FROM responses WHERE namespace = ? AND session = ? LIMIT 1"
     return connection.execute(query, (key.namespace, key.id)).fetchone() is not None
 

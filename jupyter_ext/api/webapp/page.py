@@ -75,7 +75,7 @@ def page_files() -> PageFiles:
         body = files(package).joinpath("static", name).read_bytes()
         found[name] = PageFile(kind, body, gzip.compress(body, 6, mtime=0))
     page = files(OWN).joinpath("static", "page.html").read_bytes()
-    version = hashlib.sha256(b"".join([page, *(one.body for one in found.values())])).hexdigest()[:12]
+    version = hashlib.sha256(b"".join([page, *(file.body for file in found.values())])).hexdigest()[:12]
     return PageFiles(version, page.replace(b"VERSION", version.encode()), found)
 
 
@@ -130,9 +130,9 @@ class PageFileHandler(JupyterHandler):
 
     @allow_unauthenticated
     async def get(self, version: str, name: str) -> None:
-        known = await asyncio.to_thread(page_files)
-        file = known.files.get(name)
-        if file is None or version != known.version:
+        page = await asyncio.to_thread(page_files)
+        file = page.files.get(name)
+        if file is None or version != page.version:
             raise HTTPError(404)
         self.set_header("Content-Type", file.type)
         self.set_header("Cache-Control", FOREVER)

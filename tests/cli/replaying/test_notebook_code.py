@@ -17,4 +17,4 @@ def test_the_users_own_code_above_a_cell_has_no_prompts_and_no_magics(tmp_path: 
     path.write_text(json.dumps({"cells": cells}))
     code = NotebookCode.read(path)
     assert code is not None
-    assert list(code.above("c4")) == [(1, "x = 1")]
+    assert list(code.take_above("c4")) == [(1, "x = 1")]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from agent_kernel.core.events import CallFinished, CallStarted, Event, EventBody, TextDelta, TurnFinished
-from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import MAX_ROWS, in_rows, rows_of
+from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import MAX_ROWS, format_rows, rows_of
 from agent_kernel.notebook.display.media_bundle import BUNDLE, bundle_medium
 from agent_kernel.notebook.display.render import TurnSummary
 from agent_kernel.notebook.display.repeated_table import ABOVE, repeats_table
@@ -35,7 +35,7 @@ def cell_of(frame: pd.DataFrame, answer: str) -> list[Output]:
 
 @pytest.mark.parametrize("frame", [RAIN, LONG], ids=["whole", "shortened"])
 def test_a_table_is_shown_once_and_the_text_of_the_answer_keeps_its_rows(frame: pd.DataFrame) -> None:
-    answer = in_rows(rows_of(frame.to_string()))
+    answer = format_rows(rows_of(frame.to_string()))
     table, pointer = cell_of(frame, answer)
     assert "<table" in table["data"]["text/html"]
     assert ABOVE in pointer["data"]["text/html"]
@@ -46,11 +46,11 @@ def test_a_table_is_shown_once_and_the_text_of_the_answer_keeps_its_rows(frame: 
 @pytest.mark.parametrize(
     "answer",
     [
-        in_rows(["total 33.0", *rows_of(RAIN.to_string())]),
-        in_rows(["January 0.5", "February 1.0"]),
-        in_rows(["<b>Ulm</b>", "5.5"]),
-        in_rows(["0 1 5.5 <b>Ulm</b>", "11 12 0.0 <b>Ulm</b>"]),
-        f"{in_rows(rows_of(RAIN.to_string()))}\n\nUlm is dry.",
+        format_rows(["total 33.0", *rows_of(RAIN.to_string())]),
+        format_rows(["January 0.5", "February 1.0"]),
+        format_rows(["<b>Ulm</b>", "5.5"]),
+        format_rows(["0 1 5.5 <b>Ulm</b>", "11 12 0.0 <b>Ulm</b>"]),
+        f"{format_rows(rows_of(RAIN.to_string()))}\n\nUlm is dry.",
         "The result: 12 months.",
     ],
     ids=[
@@ -68,8 +68,8 @@ def test_an_answer_that_says_more_than_the_table_is_shown_whole(answer: str) -> 
 
 
 def test_rows_that_no_table_shows_are_the_answer() -> None:
-    assert not repeats_table(in_rows(["a 1", "b 2"]), [])
-    assert not repeats_table(in_rows(["a 1", "b 2"]), ["", "no table"])
+    assert not repeats_table(format_rows(["a 1", "b 2"]), [])
+    assert not repeats_table(format_rows(["a 1", "b 2"]), ["", "no table"])
 
 
 def test_columns_that_continue_below_are_recognized() -> None:
@@ -77,4 +77,4 @@ def test_columns_that_continue_below_are_recognized() -> None:
     with pd.option_context("display.width", 80, "display.max_columns", 20):
         text = repr(wide)
     assert "\\" in text
-    assert repeats_table(in_rows(rows_of(text)), [text])
+    assert repeats_table(format_rows(rows_of(text)), [text])

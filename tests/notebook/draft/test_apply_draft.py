@@ -102,7 +102,9 @@ async def test_code_that_failed_is_never_offered(notebook: Notebook) -> None:
     ran = await notebook.run("%%agent\nbroken and `mended`: one fails first and works then", ["y"])
     assert ran.asked == [KEEP.format("mended")]
     assert "broken" not in ran.cards[-1]
-    assert (await notebook.run("%agent keep broken")).error.startswith("Agent: no draft has made broken")
+    assert (await notebook.run("%agent keep broken")).error.startswith(
+        "Agent: no draft has made or changed a variable broken"
+    )
 
 
 async def test_only_a_name_that_the_prompt_marks_is_asked_about(notebook: Notebook) -> None:

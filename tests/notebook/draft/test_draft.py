@@ -173,7 +173,7 @@ async def test_what_a_draft_read_must_be_the_same_when_it_is_kept_later(notebook
     assert ran.error == "Agent: df changed since the draft read it: ask again instead."
     assert await value(notebook, "old") == "not there"
     unknown = await notebook.run("%agent keep nonsense")
-    assert unknown.error == "Agent: no draft has made nonsense; there are: old."
+    assert unknown.error == "Agent: no draft has made or changed a variable nonsense, only: old."
 
 
 async def test_code_that_writes_is_run_for_real_after_a_question_with_what_it_needs(notebook: Notebook) -> None:

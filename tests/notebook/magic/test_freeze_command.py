@@ -20,4 +20,4 @@ def test_a_read_only_file_system_is_named_in_one_line(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Path, "touch", refuse)
     monkeypatch.setattr(Path, "unlink", refuse)  # such a file system refuses this even if there is no file
     with pytest.raises(AgentError, match=r"a.frozen.ipynb cannot be written: Read-only file system\."):
-        written_file.write_file(tmp_path / "a.frozen.ipynb", b"{}", like=notebook, over=False)
+        written_file.write_file(tmp_path / "a.frozen.ipynb", b"{}", notebook=notebook, replace=False)

@@ -25,13 +25,13 @@ def test_on_a_full_disk_the_old_file_stays_and_no_part_of_a_new_one(
         path.write_text("old")
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(AgentError, match=r"talk\.json cannot be written: No space left on device\."):
-        write_file(path, b"new text", over=True)
+        write_file(path, b"new text", replace=True)
     assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == [("talk.json", "old")] * exists
 
 
 def test_a_file_with_a_long_name_is_written(tmp_path: Path) -> None:
     path = tmp_path / ("\N{GRINNING FACE}" * 60 + ".json")
-    write_file(path, b"text", over=False)
+    write_file(path, b"text", replace=False)
     assert path.read_bytes() == b"text"
     with pytest.raises(AgentError, match="exists already"):
-        write_file(path, b"other", over=False)
+        write_file(path, b"other", replace=False)

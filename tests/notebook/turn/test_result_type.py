@@ -81,8 +81,8 @@ def here() -> dict[str, Any]:
 )
 def test_an_answer_becomes_a_value_of_the_type(text: str, answer: str, value: Any) -> None:
     kind = resolve_type(text, here())
-    assert kind.of_answer(answer) == value
-    assert type(kind.of_answer(answer)) is type(value)
+    assert kind.read_answer(answer) == value
+    assert type(kind.read_answer(answer)) is type(value)
     assert kind.output["json_schema"]["type"] == "object"
 
 
@@ -103,7 +103,7 @@ def test_an_answer_becomes_a_value_of_the_type(text: str, answer: str, value: An
 )
 def test_an_answer_of_another_type_is_refused(text: str, answer: str) -> None:
     with pytest.raises(ValueError, match=r".*"):
-        resolve_type(text, here()).of_answer(answer)
+        resolve_type(text, here()).read_answer(answer)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_an_answer_of_another_type_is_refused(text: str, answer: str) -> None:
     ],
 )
 def test_the_value_of_a_program_becomes_a_plain_value(text: str, value: Any, expected: Any) -> None:
-    made = resolve_type(text, here()).of_program(value)
+    made = resolve_type(text, here()).convert_value(value)
     assert made == expected
     assert type(made) is type(expected)
 
@@ -130,13 +130,13 @@ def test_the_value_of_a_program_becomes_a_plain_value(text: str, value: Any, exp
 def test_a_table_is_the_object_of_the_program_and_has_no_schema() -> None:
     table = pandas.DataFrame({"a": [1]})
     kind = resolve_type("pd.DataFrame", here())
-    assert kind.of_program(table) is table
+    assert kind.convert_value(table) is table
     assert kind.output == {}
-    assert kind.of_program(table["a"]).equals(table), "a series becomes a table"
+    assert kind.convert_value(table["a"]).equals(table), "a series becomes a table"
     assert kind.may_be(ProgramValue(elsewhere="pandas.DataFrame"))
     assert not kind.may_be(ProgramValue(elsewhere="list"))
     with pytest.raises(ValueError, match="program"):
-        kind.of_answer("[]")
+        kind.read_answer("[]")
 
 
 def test_tables_need_no_import_once_pandas_is_loaded() -> None:
@@ -180,7 +180,7 @@ def test_tables_need_no_import_once_pandas_is_loaded() -> None:
 def test_nothing_but_names_brackets_and_bars_is_a_type_and_nothing_of_it_runs(text: str) -> None:
     Trap.read.clear()
     with pytest.raises(AgentError, match="type") as caught:
-        resolve_type(text, here()).of_answer("")
+        resolve_type(text, here()).read_answer("")
     assert "\n" not in str(caught.value)
     assert Trap.read == []
 
@@ -261,5 +261,5 @@ def test_any_text_after_the_arrow_is_a_result_or_one_line_of_error(text: str) ->
 @given(st.one_of(st.integers(), st.floats(allow_nan=False), st.text(), st.booleans(), st.lists(st.integers())))
 def test_a_value_that_fits_an_answer_comes_back_unchanged(value: Any) -> None:
     kind = resolve_type(type(value).__name__, {})
-    assert kind.of_answer(json.dumps({"value": value})) == value
-    assert kind.of_program(value) == value
+    assert kind.read_answer(json.dumps({"value": value})) == value
+    assert kind.convert_value(value) == value

@@ -13,7 +13,7 @@ import pytest
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.files import INLINE_BYTES
 from agent_kernel.core.messages import assistant, user
-from agent_kernel.core.seams.session_store import KeptStore
+from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import UNLISTED, Owner, Session, SessionKey, Turn
 from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions.contract_tests.files import bytes_of, file
@@ -30,7 +30,7 @@ LARGE = bytes(INLINE_BYTES + 1)
 STORES = ("sqlite", "files", "memory", "shared")
 
 
-def open_named_store(name: str, place: Path, clock: Clock) -> KeptStore:
+def open_named_store(name: str, place: Path, clock: Clock) -> PersistentStore:
     if name == "shared":
         return SharedStore(MemoryLog(clock))
     return open_store("memory:" if name == "memory" else f"{name}:{place}")

@@ -26,9 +26,9 @@ async def test_a_heartbeat_between_judging_and_closing_saves_the_turn(file_store
     talk = await Talk.begin(file_store, owner)
     take_over = file_store._take_over
 
-    async def late(turn: Turn, owner: Owner, seen: float) -> Turn | None:
+    async def late(turn: Turn, owner: Owner, stale_heartbeat: float) -> Turn | None:
         assert await file_store.heartbeat(turn, owner)
-        return await take_over(turn, owner, seen)
+        return await take_over(turn, owner, stale_heartbeat)
 
     file_store._take_over = late  # type: ignore[method-assign]  # the moment between the two transactions of recover
     ticks = iter(range(1000, 1_000_000))

@@ -30,7 +30,7 @@ def pack_zip(files: dict[str, bytes], *, mode: int = 0, compress: int = zipfile.
 
 
 def entries(*names: str) -> list[PackageEntry]:
-    return [PackageEntry.of_bytes(name, HEAD) for name in ("SKILL.md", *names)]
+    return [PackageEntry.from_bytes(name, HEAD) for name in ("SKILL.md", *names)]
 
 
 def test_a_zip_of_one_folder_is_a_skill(tmp_path: Path) -> None:
@@ -171,9 +171,9 @@ def test_a_way_to_compress_that_few_know_is_refused() -> None:
 )
 def test_a_head_without_name_and_description_is_refused(tmp_path: Path, head: bytes) -> None:
     with pytest.raises(InvalidRequest):
-        unpack([PackageEntry.of_bytes("SKILL.md", head)], tmp_path)
+        unpack([PackageEntry.from_bytes("SKILL.md", head)], tmp_path)
 
 
 def test_a_skill_without_its_main_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"SKILL\.md"):
-        unpack([PackageEntry.of_bytes("a/README.md", HEAD), PackageEntry.of_bytes("b/SKILL.md", HEAD)], tmp_path)
+        unpack([PackageEntry.from_bytes("a/README.md", HEAD), PackageEntry.from_bytes("b/SKILL.md", HEAD)], tmp_path)

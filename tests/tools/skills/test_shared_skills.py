@@ -21,11 +21,11 @@ from tests.sessions.log.memory_bus import MemoryBus
 
 def skill(text: str = "v1", name: str = "Charts", *more: PackageEntry) -> list[PackageEntry]:
     main = f"---\nname: {name}\ndescription: {text}\n---\n{text}"
-    return [PackageEntry.of_bytes("SKILL.md", main.encode()), *more]
+    return [PackageEntry.from_bytes("SKILL.md", main.encode()), *more]
 
 
 def script(data: bytes = b"#!/bin/sh\necho hello\n") -> PackageEntry:
-    entry = PackageEntry.of_bytes("bin/hello", data)
+    entry = PackageEntry.from_bytes("bin/hello", data)
     return PackageEntry(entry.name, entry.open, runs=True)
 
 
@@ -137,7 +137,7 @@ def test_what_is_refused_leaves_nothing_in_the_database(
 ) -> None:
     one, two, _ = servers
     with pytest.raises(InvalidRequest):
-        one.add("ann", [*skill(), PackageEntry.of_bytes("../evil", b"")])
+        one.add("ann", [*skill(), PackageEntry.from_bytes("../evil", b"")])
     assert not memory._values
     made = one.add("ann", skill())
     before = dict(memory._values)

@@ -30,7 +30,7 @@ def head(name: str, text: str = "does things") -> str:
 
 def entries(name: str, **files: str) -> list[PackageEntry]:
     named = {"SKILL.md": head(name), **files}
-    return [PackageEntry.of_bytes(file.replace("__", "/"), text.encode()) for file, text in named.items()]
+    return [PackageEntry.from_bytes(file.replace("__", "/"), text.encode()) for file, text in named.items()]
 
 
 class Given:

@@ -21,7 +21,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> SkillStore:
 
 
 def skill(text: str = "v1", name: str = "Charts") -> list[PackageEntry]:
-    return [PackageEntry.of_bytes("SKILL.md", f"---\nname: {name}\ndescription: {text}\n---\n{text}".encode())]
+    return [PackageEntry.from_bytes("SKILL.md", f"---\nname: {name}\ndescription: {text}\n---\n{text}".encode())]
 
 
 def test_a_skill_gets_versions_that_do_not_change(store: SkillStore) -> None:
@@ -68,7 +68,7 @@ def test_a_version_is_a_number_or_latest(version: str) -> None:
 
 def test_what_is_refused_leaves_nothing(store: SkillStore, tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest):
-        store.add("ann", [*skill(), PackageEntry.of_bytes("../evil", b"")])
+        store.add("ann", [*skill(), PackageEntry.from_bytes("../evil", b"")])
     made = store.add("ann", skill())
     with pytest.raises(InvalidRequest, match="must have the same name"):
         store.add("ann", skill(name="Other"), made.id)

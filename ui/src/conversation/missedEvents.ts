@@ -68,7 +68,7 @@ export class Absence {
     if (id === this.#shown) return;
     this.#shown = id;
     this.news.value = null;
-    const since = seen()[id];
+    const since = readSeen()[id];
     if (since) void this.#ask(id, kernel, since);
     this.#look();
   }
@@ -86,7 +86,7 @@ export class Absence {
   /** Store the current time as the last time the user saw the session. Nothing is stored for a private session. */
   #look(): void {
     if (!this.#shown || this.#private) return;
-    const others = Object.entries(seen()).filter(([id]) => id !== this.#shown);
+    const others = Object.entries(readSeen()).filter(([id]) => id !== this.#shown);
     const kept = [...others, [this.#shown, Math.floor(Date.now() / 1000)] as const].slice(-KEPT);
     browserStorage.write(SEEN, JSON.stringify(Object.fromEntries(kept)));
   }
@@ -95,7 +95,7 @@ export class Absence {
 const worthTelling = ({ turns, approvals, lost }: Meanwhile): boolean =>
   turns.length > 0 || approvals.length > 0 || (lost.sandbox !== "" && lost.pieces > 0) || lost.kernel !== "";
 
-function seen(): Record<string, number> {
+function readSeen(): Record<string, number> {
   try {
     return JSON.parse(browserStorage.read(SEEN) || "{}") as Record<string, number>;
   } catch {

@@ -104,7 +104,7 @@ export class Desk {
     await this.trying(async () => {
       const { pieces } = await this.away.rebuild(session, true);
       this.asking.value = {
-        text: rebuilding(pieces),
+        text: rebuildQuestion(pieces),
         yes: trans.__("Run it again"),
         run: () => this.#rebuild(session),
       };
@@ -170,7 +170,7 @@ export class Desk {
 }
 
 /** The text of the confirmation before code runs again. */
-function rebuilding(pieces: readonly Piece[]): string {
+function rebuildQuestion(pieces: readonly Piece[]): string {
   const seconds = Math.ceil(pieces.reduce((sum, piece) => sum + piece.seconds, 0));
   const effects = pieces.filter((piece) => piece.effects.length > 0).length;
   const runs = trans._n(

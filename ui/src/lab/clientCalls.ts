@@ -198,14 +198,14 @@ async function answerTo(
     if (name === "run_cells") {
       return await runCells(panel, given["cells"] as unknown as Parameters<typeof runCells>[1], telling);
     }
-    return { status: "success", text: "", details: changed(panel, name, given, origin) };
+    return { status: "success", text: "", details: applyChange(panel, name, given, origin) };
   } catch (error) {
     if (error instanceof EditRefused) return { status: "error", text: error.message };
     return { status: "error", text: `The page could not do it: ${errorMessage(error)}` };
   }
 }
 
-function changed(panel: NotebookPanel, name: string, given: Facts, origin: Origin): Facts {
+function applyChange(panel: NotebookPanel, name: string, given: Facts, origin: Origin): Facts {
   const notebook = panel.content.model?.sharedModel;
   if (!notebook) throw new EditRefused("The notebook was closed.");
   if (!isWritable(panel))

@@ -194,7 +194,7 @@ export class Commands {
   async #about(): Promise<void> {
     const notebook = this.#notebook;
     if (!notebook) return;
-    const text = selected(notebook);
+    const text = selectedText(notebook);
     const number = notebook.activeCellIndex;
     await this.side.compose(text ? [selectionNote(text, `cell ${number}`)] : []);
   }
@@ -220,7 +220,7 @@ function outputs(chosen: Chosen | null) {
 }
 
 /** The selection in the editor of the active cell, or elsewhere in the page, such as in an output. */
-function selected(notebook: Notebook): string {
+function selectedText(notebook: Notebook): string {
   const editor = notebook.activeCell?.editor;
   const range = editor?.getSelection();
   const source = editor?.model.sharedModel.getSource() ?? "";

@@ -33,7 +33,7 @@ const NEEDED = [
 
 let scope: Scope = {};
 
-async function provided(name: string): Promise<unknown> {
+async function loadProvided(name: string): Promise<unknown> {
   const versions = Object.values(scope[name] ?? {});
   const best = versions.find((one) => one.loaded) ?? versions.at(-1);
   return best ? (await best.get())() : undefined;
@@ -41,7 +41,7 @@ async function provided(name: string): Promise<unknown> {
 
 async function modules(): Promise<void> {
   // An application without one of these modules has no token for its service; the plugin then gets null for it.
-  const found = await Promise.all(NEEDED.map(async (name) => [name, (await provided(name)) ?? {}] as const));
+  const found = await Promise.all(NEEDED.map(async (name) => [name, (await loadProvided(name)) ?? {}] as const));
   globalThis.__agent_kernel_shared = Object.fromEntries(found);
 }
 

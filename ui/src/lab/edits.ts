@@ -77,7 +77,7 @@ export function standing(notebook: ISharedNotebook, change: Change): Standing {
   const { cell } = find(notebook, change.cell);
   if (change.do === "delete") return cell ? "undone" : "open";
   if (!cell) return "gone";
-  if (change.do === "move") return above(notebook, change.cell) === change.below ? "open" : "undone";
+  if (change.do === "move") return idAbove(notebook, change.cell) === change.below ? "open" : "undone";
   const source = cell.getSource();
   if (change.do === "edit" && source === change.before) return "undone";
   if (source !== change.after) return "touched";
@@ -127,14 +127,15 @@ function undoOne(notebook: ISharedNotebook, change: Change): Omit<Outcome, "chan
   if (!cell && change.do === "insert") return needless(trans.__("it has already been deleted"));
   if (!cell) return skip(trans.__("it has been deleted"));
   if (change.do === "move") {
-    if (above(notebook, change.cell) !== change.below) return skip(trans.__("it has been moved"));
+    if (idAbove(notebook, change.cell) !== change.below) return skip(trans.__("it has been moved"));
     if (change.from && !find(notebook, change.from).cell)
       return skip(trans.__("the cell above its former place has been deleted"));
     notebook.moveCell(index, movedTo(index, placeBelow(notebook, change.from)));
     return { done: true, why: "" };
   }
   const source = cell.getSource();
-  if (change.do === "edit" && source === change.before) return needless(trans.__("it already has its earlier text"));
+  if (change.do === "edit" && source === change.before)
+    return needless(trans.__("it already has the text from before the change"));
   if (source !== change.after) return skip(trans.__("you have changed it"));
   if (change.do === "insert") {
     notebook.deleteCell(index);
@@ -163,7 +164,7 @@ function find(notebook: ISharedNotebook, id: string): { cell: ISharedCell | null
   return { cell: notebook.cells[index] ?? null, index };
 }
 
-function above(notebook: ISharedNotebook, id: string): string {
+function idAbove(notebook: ISharedNotebook, id: string): string {
   return notebook.cells[find(notebook, id).index - 1]?.id ?? "";
 }
 

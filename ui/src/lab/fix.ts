@@ -33,7 +33,7 @@ export async function fixInKernel(panel: NotebookPanel, cell: CodeCell, words: s
   if (content.status !== "ok") {
     return turn ? { change: null, message: "evalue" in content ? content.evalue : none() } : null;
   }
-  const after = proposed((content as { payload?: unknown }).payload);
+  const after = proposedText((content as { payload?: unknown }).payload);
   if (after === null) return { change: null, message: none() };
   const index = panel.content.widgets.indexOf(cell);
   const place = { cell: cell.model.id, index, notebook: panel.context.localPath, below: "", from: "" };
@@ -43,7 +43,7 @@ export async function fixInKernel(panel: NotebookPanel, cell: CodeCell, words: s
   };
 }
 
-function proposed(payload: unknown): string | null {
+function proposedText(payload: unknown): string | null {
   const parts = Array.isArray(payload) ? (payload as { source?: unknown; text?: unknown }[]) : [];
   const text = parts.find(({ source }) => source === "set_next_input")?.text;
   return typeof text === "string" ? text : null;

@@ -14,7 +14,7 @@ function svg(width: number, fill: string): string {
 
 export const agentIcon = new LabIcon({ name: "agent-kernel:agent", svgstr: svg(16, "#616161") });
 
-function stroked(path: string): string {
+function strokedIcon(path: string): string {
   return (
     `<svg xmlns="http://www.w3.org/2000/svg" width="16" viewBox="0 0 24 24">` +
     `<path class="jp-icon3" style="fill:none" stroke="#616161" stroke-width="2" stroke-linecap="round" ` +
@@ -25,13 +25,13 @@ function stroked(path: string): string {
 /** A question mark. */
 export const explainIcon = new LabIcon({
   name: "agent-kernel:explain",
-  svgstr: stroked("M8 9a4 4 0 1 1 5.6 3.7c-1 .5-1.6 1.2-1.6 2.3M12 19v.1"),
+  svgstr: strokedIcon("M8 9a4 4 0 1 1 5.6 3.7c-1 .5-1.6 1.2-1.6 2.3M12 19v.1"),
 });
 
 /** A wrench. */
 export const fixIcon = new LabIcon({
   name: "agent-kernel:fix",
-  svgstr: stroked("M20 7l-3.5 3.5-3-3L17 4a5 5 0 0 0-5.8 6.8L4.5 17.5l2 2 6.7-6.7A5 5 0 0 0 20 7z"),
+  svgstr: strokedIcon("M20 7l-3.5 3.5-3-3L17 4a5 5 0 0 0-5.8 6.8L4.5 17.5l2 2 6.7-6.7A5 5 0 0 0 20 7z"),
 });
 
 /** For the launcher, whose cards of notebooks have pictures of kernels; the colour is visible in light and dark. */

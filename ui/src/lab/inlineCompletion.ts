@@ -116,7 +116,7 @@ export class InlineCompletion implements IInlineCompletionProvider {
     this.#reported.add(silence);
     const reason =
       silence === "unloaded"
-        ? trans.__("Code is completed as soon as a question to the agent has loaded its model.")
+        ? trans.__("The agent completes code after your first question, which loads its model.")
         : trans.__("The agent's model cannot complete code. Qwen2.5-Coder on this machine can.");
     Notification.info(reason, { autoClose: 8_000 });
   }

@@ -103,7 +103,7 @@ export class MissedOutputs {
   }
 
   async #render(panel: NotebookPanel, turns: readonly StoredTurn[]): Promise<void> {
-    const wanted = turns.filter((turn) => lacks(cellOf(panel, turn), turn));
+    const wanted = turns.filter((turn) => isOutputMissing(cellOf(panel, turn), turn));
     const found = await Promise.all(
       wanted.map((turn) =>
         this.transport.request<Outputs>("GET", `turns/${turn.turn}/outputs?session=${turn.session}`),
@@ -114,7 +114,7 @@ export class MissedOutputs {
       wanted.forEach((turn, index) => {
         const cell = cellOf(panel, turn);
         const outputs = found[index]?.outputs as IOutput[] | undefined;
-        if (outputs && isCode(cell) && lacks(cell, turn)) cell.model.sharedModel.setOutputs(outputs);
+        if (outputs && isCode(cell) && isOutputMissing(cell, turn)) cell.model.sharedModel.setOutputs(outputs);
       });
     }, true);
   }
@@ -131,10 +131,10 @@ export function newest(turns: readonly StoredTurn[]): StoredTurn[] {
 }
 
 /** Whether the cell is unchanged since it started the turn and does not show the end of the turn. */
-function lacks(cell: Cell | undefined, turn: StoredTurn): boolean {
+function isOutputMissing(cell: Cell | undefined, turn: StoredTurn): boolean {
   if (!isCode(cell) || isAttached(cell)) return false;
   const { sharedModel, metadata } = cell.model;
-  return asks(sharedModel.getSource(), turn.prompt, metadata) && !shows(outputsOf(cell), turn.turn);
+  return asks(sharedModel.getSource(), turn.prompt, metadata) && !showsTurnEnd(outputsOf(cell), turn.turn);
 }
 
 /** The prompt is the cell without the options in its first line; braces around names are not part of it. */
@@ -144,7 +144,7 @@ export function asks(source: string, prompt: string, metadata?: unknown): boolea
   return text !== null && prompt.trim() !== "" && bare(text).endsWith(bare(prompt));
 }
 
-export function shows(outputs: readonly IOutput[], turn: string): boolean {
+export function showsTurnEnd(outputs: readonly IOutput[], turn: string): boolean {
   return outputs.some((output) => {
     const record = (output["data"] as Record<string, { turn?: string; state?: string }> | undefined)?.[TURN_MIME];
     return record?.turn === turn && record.state !== "open";

@@ -18,7 +18,7 @@ export function outputsOf(cell: Cell): readonly IOutput[] {
 }
 
 export function words(outputs: readonly IOutput[]): string {
-  return shorten(outputs.map(inWords).filter(Boolean).join("\n"), MAX_WORDS);
+  return shorten(outputs.map(outputText).filter(Boolean).join("\n"), MAX_WORDS);
 }
 
 /** Errors that are not failures of the cell's code: an interrupt by the user, and errors of the agent's own magics. The
@@ -26,7 +26,7 @@ export function words(outputs: readonly IOutput[]): string {
 const NO_FAILURES = new Set(["KeyboardInterrupt", "AgentInterrupted", "AgentError"]);
 
 export function hasError(outputs: readonly IOutput[]): boolean {
-  return outputs.some((output) => output.output_type === "error" && !NO_FAILURES.has(joined(output["ename"])));
+  return outputs.some((output) => output.output_type === "error" && !NO_FAILURES.has(joinText(output["ename"])));
 }
 
 /** Index of the failed cell that ran last; -1 if none failed. */
@@ -48,20 +48,20 @@ export function lastFailed(cells: readonly Cell[]): number {
   return found;
 }
 
-function inWords(output: IOutput): string {
-  if (output.output_type === "stream") return joined(output["text"]);
+function outputText(output: IOutput): string {
+  if (output.output_type === "stream") return joinText(output["text"]);
   if (output.output_type === "error") {
-    const traceback = joined(output["traceback"], "\n");
-    return (traceback || `${joined(output["ename"])}: ${joined(output["evalue"])}`).replace(COLOURS, "");
+    const traceback = joinText(output["traceback"], "\n");
+    return (traceback || `${joinText(output["ename"])}: ${joinText(output["evalue"])}`).replace(COLOURS, "");
   }
   const data = (output["data"] ?? {}) as Record<string, unknown>;
-  const said = joined(data["text/plain"]) || joined(data["text/markdown"]);
+  const said = joinText(data["text/plain"]) || joinText(data["text/markdown"]);
   const pictures = Object.keys(data).filter((mime) => mime.startsWith("image/"));
   return [said.replace(COLOURS, ""), ...pictures.map((mime) => `[${mime}]`)].filter(Boolean).join("\n");
 }
 
 /** nbformat stores text as one string or as a list of lines. */
-function joined(value: unknown, between = ""): string {
+function joinText(value: unknown, between = ""): string {
   if (Array.isArray(value)) return value.map(String).join(between);
   return typeof value === "string" ? value : "";
 }

@@ -101,7 +101,11 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
         </>
       )}
       {around && RUN_HERE.has(language) && (
-        <IconButton icon="run" label={trans.__("Ask to run it in the sandbox")} onClick={() => void send()} />
+        <IconButton
+          icon="run"
+          label={trans.__("Ask the agent to run this in the sandbox")}
+          onClick={() => void send()}
+        />
       )}
     </span>
   );

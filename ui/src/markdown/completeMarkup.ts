@@ -81,11 +81,11 @@ function line(source: string): string {
       at++;
     }
   }
-  return unended(source, open);
+  return withoutOpenMarks(source, open);
 }
 
 /** Remove marks with nothing behind them, which would be shown literally. */
-function unended(source: string, open: Open[]): string {
+function withoutOpenMarks(source: string, open: Open[]): string {
   let shown = source.replace(/(?:\$|(?<!~)~|[\s\\!])+$/, "");
   const left = [...open];
   for (let last = left.at(-1); last?.at !== undefined; last = left.at(-1)) {

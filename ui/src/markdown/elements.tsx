@@ -62,7 +62,7 @@ function branch({ token, children }: Level): ComponentChild {
       );
     case "th":
     case "td":
-      return h(token.tag, { class: aligned(token) }, children);
+      return h(token.tag, { class: alignmentOf(token) }, children);
     default:
       return <>{children}</>;
   }
@@ -128,7 +128,7 @@ function Picture({ address, alt }: { address: string; alt: string }) {
   return <>{`[${alt || trans.__("picture")}: ${address.slice(0, 200)}]`}</>;
 }
 
-function aligned(token: Token): string | undefined {
+function alignmentOf(token: Token): string | undefined {
   const side = /text-align:(left|center|right)/.exec(attribute(token, "style"))?.[1];
   return side && `ak-${side}`;
 }

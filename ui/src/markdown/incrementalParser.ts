@@ -33,7 +33,7 @@ export class Document {
     this.#text = text;
     const tail = text.slice(this.#settledAt);
     const defined = { ...this.#defined };
-    const cuts = starts(tail, parseBlocks(tail, defined, !done));
+    const cuts = blockOffsets(tail, parseBlocks(tail, defined, !done));
     this.#adopt(defined);
     const sources = cuts.map((cut, index) => tail.slice(index ? cut : 0, cuts[index + 1]));
     const final = done ? sources.length : this.#final(sources);
@@ -80,7 +80,7 @@ export class Document {
 const own = (part: string): string => ` ${part}`.slice(1);
 
 /** Offsets at which top-level blocks start. */
-function starts(source: string, tokens: ReturnType<typeof parseBlocks>): number[] {
+function blockOffsets(source: string, tokens: ReturnType<typeof parseBlocks>): number[] {
   const found: number[] = [];
   let line = 0;
   let offset = 0;

@@ -36,7 +36,7 @@ function inlineFormula(state: StateInline, silent: boolean): boolean {
   const fence = opening(state.src, state.pos);
   if (!fence) return false;
   const from = state.pos + fence.open.length;
-  const end = closing(state.src, from, Math.min(state.posMax, from + MAX_INLINE_FORMULA), fence);
+  const end = findClosing(state.src, from, Math.min(state.posMax, from + MAX_INLINE_FORMULA), fence);
   if (end < 0) {
     if (!isOpen(state.env) || state.posMax - from > MAX_INLINE_FORMULA) return false;
     const rest = state.src.slice(from, state.posMax);
@@ -73,9 +73,9 @@ function opening(source: string, at: number): Fence | undefined {
   return fence?.open === "$" && /^[\s$]?$/.test(source.charAt(at + 1)) ? undefined : fence;
 }
 
-function closing(source: string, from: number, to: number, { close, open }: Fence): number {
+function findClosing(source: string, from: number, to: number, { close, open }: Fence): number {
   for (let at = source.indexOf(close, from); at >= 0 && at < to; at = source.indexOf(close, at + 1)) {
-    if (at === from || escaped(source, at)) continue;
+    if (at === from || isEscaped(source, at)) continue;
     // In "$5 and $6" the dollar signs are currency signs.
     if (open === "$" && (source.charCodeAt(at - 1) <= 32 || DIGIT_OR_DOLLAR.has(source.charAt(at + 1)))) continue;
     return at;
@@ -83,7 +83,7 @@ function closing(source: string, from: number, to: number, { close, open }: Fenc
   return -1;
 }
 
-function escaped(source: string, at: number): boolean {
+function isEscaped(source: string, at: number): boolean {
   let slashes = 0;
   while (source.charAt(at - 1 - slashes) === "\\") slashes++;
   return slashes % 2 === 1;

@@ -5,12 +5,12 @@ import { Picture } from "./Picture";
 import { trans } from "../translation/translation";
 
 export function Svg({ text, alt }: { text: string; alt: string }) {
-  const drawing = useMemo(() => drawn(text), [text]);
+  const drawing = useMemo(() => svgBlob(text), [text]);
   if (!drawing) return <p class="ak-media-note">{trans.__("This drawing cannot be shown: %1", alt)}</p>;
   return <Picture blob={drawing} mime="image/svg+xml" alt={alt} />;
 }
 
-function drawn(text: string): Blob | null {
+function svgBlob(text: string): Blob | null {
   const drawing = clean(text);
   return drawing ? new Blob([drawing]) : null;
 }

@@ -18,7 +18,7 @@ export interface Announcement {
 export function announcements(before: TurnView, now: TurnView, cells: readonly string[] = []): Announcement[] {
   const was = new Map(before.blocks.map((block) => [block.id, block]));
   const told = now.blocks.flatMap((block) =>
-    was.get(block.id) === block ? [] : ofBlock(was.get(block.id), block, cells),
+    was.get(block.id) === block ? [] : announceBlock(was.get(block.id), block, cells),
   );
   if (before.state === "open" && now.state !== "open") {
     const end = endOf(now) || stateOf(now);
@@ -28,7 +28,7 @@ export function announcements(before: TurnView, now: TurnView, cells: readonly s
   return told;
 }
 
-function ofBlock(was: Block | undefined, block: Block, cells: readonly string[]): Announcement[] {
+function announceBlock(was: Block | undefined, block: Block, cells: readonly string[]): Announcement[] {
   if (block.kind === "call") {
     const asks = (one: Block | undefined) => one?.kind === "call" && one.status === "waiting" && !one.done;
     if (asks(block) && !asks(was)) {

@@ -25,12 +25,12 @@ export function changeSummary(turn: TurnView): string[] {
   }
   return [
     ...[...cells].map(([deed, ids]) => counted[deed](ids.size)),
-    ...(variables.size > 0 ? [trans.__("set %1", named([...variables]))] : []),
+    ...(variables.size > 0 ? [trans.__("set %1", listNames([...variables]))] : []),
     ...(files > 0 ? [trans._n("%1 file", "%1 files", files)] : []),
   ];
 }
 
-function named(names: string[]): string {
+function listNames(names: string[]): string {
   const more = names.length - 3;
   const first = names.slice(0, 3).join(", ");
   return more > 0 ? trans.__("%1 and %2 more", first, more) : first;

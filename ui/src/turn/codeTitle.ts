@@ -56,89 +56,89 @@ const CHARTS = new Map([
 
 /** The first rule that knows the program names it: what it leaves behind comes before how it got there. */
 const RULES: readonly Rule[] = [
-  written,
-  drawn,
+  writeTitle,
+  plotTitle,
   trained,
-  called(
+  callRule(
     `${SUBJECT}\\.predict\\(`,
     () => trans.__("Predict"),
     (_, subject) => trans.__("with %1", subject),
   ),
-  called(
+  callRule(
     "pd\\.crosstab\\(",
     () => trans.__("Cross-tabulate"),
     () => trans.__("columns"),
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.pivot(?:_table)?\\(`,
     () => trans.__("Pivot"),
     (_, subject) => subject,
   ),
-  grouped,
-  called(
+  groupTitle,
+  callRule(
     `${SUBJECT}\\.value_counts\\(`,
     () => trans.__("Count values"),
     (_, subject) => trans.__("of %1", subject),
   ),
-  joined,
-  called(
+  joinTitle,
+  callRule(
     `${SUBJECT}\\.nlargest\\(`,
     () => trans.__("Find the largest"),
     (_, subject) => trans.__("of %1", subject),
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.nsmallest\\(`,
     () => trans.__("Find the smallest"),
     (_, subject) => trans.__("of %1", subject),
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.describe\\(`,
     () => trans.__("Describe"),
     (_, subject) => subject,
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.corr\\(`,
     () => trans.__("Correlate"),
     (_, subject) => subject,
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.resample\\(`,
     () => trans.__("Resample"),
     (_, subject) => subject,
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.sort_values\\(`,
     () => trans.__("Sort"),
-    (args, subject) => by(subject, args),
+    (args, subject) => groupedSubject(subject, args),
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.drop_duplicates\\(`,
     () => trans.__("Drop duplicates"),
     (_, subject) => trans.__("of %1", subject),
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.fillna\\(`,
     () => trans.__("Fill missing values"),
     (_, subject) => trans.__("of %1", subject),
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.dropna\\(`,
     () => trans.__("Drop missing values"),
     (_, subject) => trans.__("of %1", subject),
   ),
   read,
-  called(
+  callRule(
     `${SUBJECT}\\.(?:head|tail|sample)\\(`,
     () => trans.__("Show rows"),
     (_, subject) => trans.__("of %1", subject),
   ),
-  called(
+  callRule(
     `${SUBJECT}\\.info\\(`,
     () => trans.__("Look at"),
     (_, subject) => subject,
   ),
   defined,
-  imported,
+  importTitle,
 ];
 
 /** Return what a program does in a few words. */
@@ -186,7 +186,7 @@ function argumentsAt({ code, masked }: Program, start: number): string {
 }
 
 /** A rule for one call. `target` gets the arguments and the subject, both as written. */
-function called(pattern: string, verb: () => string, target: (args: string, subject: string) => string): Rule {
+function callRule(pattern: string, verb: () => string, target: (args: string, subject: string) => string): Rule {
   const expression = new RegExp(`(?<![\\w.])${pattern}`);
   return (program) => {
     const found = expression.exec(program.masked);
@@ -199,25 +199,25 @@ function called(pattern: string, verb: () => string, target: (args: string, subj
 const strings = (text: string): string[] => [...text.matchAll(/(["'])(.*?)\1/g)].map((found) => found[2] ?? "");
 
 /** "df by month, year" if the columns are given as texts, else "df". */
-function by(subject: string, args: string): string {
+function groupedSubject(subject: string, args: string): string {
   const first = /^\s*(?:by\s*=\s*)?(\[[^\]]*\]|"[^"]*"|'[^']*')/.exec(args)?.[1];
   const columns = first ? strings(first) : [];
   return columns.length > 0 ? trans.__("%1 by %2", subject, columns.join(", ")) : subject;
 }
 
-function grouped(program: Program): CodeTitle | null {
-  return called(
+function groupTitle(program: Program): CodeTitle | null {
+  return callRule(
     `${SUBJECT}\\.groupby\\(`,
     () => trans.__("Group"),
     (args, subject) => {
       const part = /\[\s*["']([^"']+)["']\s*\]\.dt\.(\w+)/.exec(args);
-      return part ? trans.__("%1 by %2 of %3", subject, part[2] ?? "", part[1] ?? "") : by(subject, args);
+      return part ? trans.__("%1 by %2 of %3", subject, part[2] ?? "", part[1] ?? "") : groupedSubject(subject, args);
     },
   )(program);
 }
 
-function joined(program: Program): CodeTitle | null {
-  const merge = called(
+function joinTitle(program: Program): CodeTitle | null {
+  const merge = callRule(
     "pd\\.(?:merge|concat)\\(",
     () => trans.__("Combine"),
     (args) => {
@@ -227,7 +227,7 @@ function joined(program: Program): CodeTitle | null {
   )(program);
   return (
     merge ??
-    called(
+    callRule(
       `${SUBJECT}\\.merge\\(`,
       () => trans.__("Combine"),
       (args, subject) => {
@@ -238,7 +238,7 @@ function joined(program: Program): CodeTitle | null {
   );
 }
 
-function drawn(program: Program): CodeTitle | null {
+function plotTitle(program: Program): CodeTitle | null {
   const own =
     /(?<![\w.])([A-Za-z_][\w.]*(?:\[[^[\]]*\])?(?:\.groupby\([^()]*\))?(?:\[[^[\]]*\])?(?:\.\w+\(\))?)\.(plot|hist|boxplot)(?:\.(\w+))?\(/;
   const library = /(?<![\w.])(?:plt|ax\w*(?:\[[^\]]*\])?|sns|px)\.(\w+)\(/g;
@@ -268,13 +268,13 @@ function trained(program: Program): CodeTitle | null {
   return { verb: trans.__("Fit"), target: made ?? name };
 }
 
-function written(program: Program): CodeTitle | null {
-  const table = called(
+function writeTitle(program: Program): CodeTitle | null {
+  const table = callRule(
     `${SUBJECT}\\.to_(?:csv|excel|json|parquet|feather|pickle)\\(`,
     () => trans.__("Write"),
     (args, subject) => (fileOf(args) ? fileOf(args) : subject),
   );
-  const picture = called(
+  const picture = callRule(
     "(?:plt|fig\\w*)\\.savefig\\(",
     () => trans.__("Save the figure"),
     (args) => fileOf(args) && trans.__("as %1", fileOf(args)),
@@ -299,14 +299,14 @@ function read(program: Program): CodeTitle | null {
   ) {
     return null;
   }
-  const table = called(
+  const table = callRule(
     "pd\\.read_\\w+\\(",
     () => trans.__("Read"),
     (args) => fileOf(args) || argumentOf(args),
   )(program);
   return (
     table ??
-    called(
+    callRule(
       "(?:open|Path)\\(",
       () => trans.__("Read"),
       (args) => fileOf(args) || argumentOf(args),
@@ -321,7 +321,7 @@ function defined(program: Program): CodeTitle | null {
   return { verb: trans.__("Define"), target: found.map((one) => one[2] ?? "").join(", ") };
 }
 
-function imported(program: Program): CodeTitle | null {
+function importTitle(program: Program): CodeTitle | null {
   const lines = program.masked.split("\n").filter((line) => line.trim());
   const names = lines.map((line) => /^(?:import|from)\s+([\w.]+)/.exec(line)?.[1]);
   if (names.length === 0 || names.some((name) => name === undefined)) return null;

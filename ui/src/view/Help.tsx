@@ -13,7 +13,7 @@ export function Help() {
       trans.__("Send; while a turn runs, the message is queued"),
     ],
     [enterSends.value ? trans.__("Shift+Enter") : trans.__("Enter"), trans.__("New line")],
-    [trans.__("Arrow up"), trans.__("In an empty message: edit the last one; it is asked again on a branch")],
+    [trans.__("Arrow up"), trans.__("In an empty message: edit your last message and ask it again on a new branch")],
     ["/", trans.__("Commands")],
     ...besideNotebook(
       ["@", trans.__("Attach variables, cells or the last error")],
@@ -21,7 +21,7 @@ export function Help() {
     ),
     [trans.__("Escape twice, Ctrl+. or Cmd+."), trans.__("Stop the running turn")],
     ...besideNotebook(
-      [trans.__("Ctrl+Shift+L or Cmd+Shift+L"), trans.__("From the notebook to the message")],
+      [trans.__("Ctrl+Shift+L or Cmd+Shift+L"), trans.__("Move from the notebook to the message field")],
       [trans.__("Alt+F5, Alt+Shift+F5"), trans.__("To the next or previous change of a cell")],
     ),
     [trans.__("Alt+Up, Alt+Down"), trans.__("From turn to turn")],

@@ -119,7 +119,7 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
   const said = useSignal<string[]>([]);
   const keeper = host.notebook?.changes;
   const version = keeper?.version.value;
-  const open = useMemo(() => (keeper ? unsaid(keeper, turn) : []), [keeper, turn, version]);
+  const open = useMemo(() => (keeper ? unreviewedChanges(keeper, turn) : []), [keeper, turn, version]);
   const undoable = useMemo(() => canUndo(host.notebook, turn), [host.notebook, turn, version]);
   const all = useMemo(() => changesOf(turn).filter((change) => !isSuperseded(turn, change)).length, [turn]);
   if (!keeper || turn.state === "open" || all === 0) return null;
@@ -147,7 +147,7 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
 }
 
 /** Changes that the user has not accepted. */
-function unsaid(keeper: ChangeKeeper, turn: TurnView): Change[] {
+function unreviewedChanges(keeper: ChangeKeeper, turn: TurnView): Change[] {
   const asked = new Set(turn.blocks.flatMap((block) => (block.kind === "call" && isApproved(block) ? [block.id] : [])));
   return changesOf(turn).filter(
     (change) =>

@@ -19,13 +19,13 @@ import { Reasoning } from "./Reasoning";
 import { ReviewTurn } from "./Review";
 import { RowsAnswer } from "./RowsAnswer";
 import { usePanel } from "../conversation/panelContext";
-import { leftOut, WaitingLine } from "./WaitingLine";
+import { describeLeftOut, WaitingLine } from "./WaitingLine";
 import { trans } from "../translation/translation";
 
 export function Turn({ entry }: { entry: Entry }) {
   const turn = entry.view.value;
   const blocks = useMemo(() => groupBlocks(turn.blocks), [turn.blocks]);
-  const left = turn.state === "open" ? "" : leftOut(turn);
+  const left = turn.state === "open" ? "" : describeLeftOut(turn);
   const answer = turn.numbers.length > 0 ? turn.blocks.findLast((block) => block.kind === "text") : undefined;
   return (
     <article
@@ -88,10 +88,10 @@ const textOf = (block: Line): string => (block.kind === "rows" ? block.text.text
 function Shown({ block, session, numbers }: Part) {
   const known =
     block.kind === "reading" ? block.calls.map((call) => call.id).join() : block.kind === "rows" ? block.text : block;
-  return useMemo(() => drawn({ block, session, numbers }), [known, session, numbers]);
+  return useMemo(() => renderPart({ block, session, numbers }), [known, session, numbers]);
 }
 
-function drawn({ block, session, numbers }: Part) {
+function renderPart({ block, session, numbers }: Part) {
   switch (block.kind) {
     case "text":
       return <Answer block={block} numbers={numbers} />;

@@ -5,7 +5,7 @@ import { trans } from "../translation/translation";
 
 export function WaitingLine({ turn }: { turn: TurnView }) {
   if (turn.state !== "open") return null;
-  const left = leftOut(turn);
+  const left = describeLeftOut(turn);
   const quiet = !turn.waiting && turn.blocks.length > 0;
   return (
     <>
@@ -13,7 +13,7 @@ export function WaitingLine({ turn }: { turn: TurnView }) {
       {!quiet && (
         <div class="ak-waiting">
           <span class="ak-dots" aria-hidden="true" />
-          <span>{words(turn)}</span>
+          <span>{waitingLineText(turn)}</span>
           {turn.loading !== null && (
             <progress max={1} value={turn.loading} aria-label={waitingText(turn.waiting)}>
               {Math.round(turn.loading * 100)} %
@@ -25,7 +25,7 @@ export function WaitingLine({ turn }: { turn: TurnView }) {
   );
 }
 
-function words({ waiting: why, place, loading, began }: TurnView): string {
+function waitingLineText({ waiting: why, place, loading, began }: TurnView): string {
   const waiting = waitingText(why);
   if (place > 0)
     return place === 1
@@ -36,7 +36,7 @@ function words({ waiting: why, place, loading, began }: TurnView): string {
 }
 
 /** A sentence about earlier messages that were left out or shortened; empty if none were. */
-export function leftOut({ context }: TurnView): string {
+export function describeLeftOut({ context }: TurnView): string {
   if (!context || (context.dropped === 0 && context.shortened === 0)) return "";
   const parts = [
     context.dropped > 0 &&

@@ -11,7 +11,7 @@ export function useTurnKeys(log: { current: HTMLElement | null }): void {
         event.key === "Enter"
           ? log.current.querySelector<HTMLElement>(".ak-approval")
           : event.key === "ArrowUp" || event.key === "ArrowDown"
-            ? beside(log.current, event.key === "ArrowUp" ? -1 : 1)
+            ? neighbouringTurn(log.current, event.key === "ArrowUp" ? -1 : 1)
             : null;
       if (!goal) return;
       event.preventDefault();
@@ -24,7 +24,7 @@ export function useTurnKeys(log: { current: HTMLElement | null }): void {
 }
 
 /** Starts at the turn with the focus, or at the end. */
-function beside(log: HTMLElement, step: number): HTMLElement | null {
+function neighbouringTurn(log: HTMLElement, step: number): HTMLElement | null {
   const turns = [...log.querySelectorAll<HTMLElement>(".ak-turn")];
   const here = turns.findIndex((turn) => turn.contains(document.activeElement));
   return turns[here < 0 ? turns.length - 1 : Math.max(0, Math.min(here + step, turns.length - 1))] ?? null;

@@ -28,7 +28,7 @@ export default {
     box.dataset["lmSuppressShortcuts"] = "true"; // Lab must not run its shortcuts on what is typed in here
     el.append(box);
     const kernel = model.get("kernel");
-    const transport = await way(model, kernel);
+    const transport = await chooseTransport(model, kernel);
     const notebook = new WidgetNotebook(
       kernel,
       await notebookOf(transport, kernel),
@@ -44,7 +44,7 @@ export default {
   },
 };
 
-async function way(model: Model, kernel: string): Promise<Transport> {
+async function chooseTransport(model: Model, kernel: string): Promise<Transport> {
   const server = model.get("way") === "kernel" ? null : serverOfPage();
   if (server && (model.get("way") === "server" || (await hasKernel(server, kernel))))
     return new ServerTransport(server);

@@ -1,7 +1,7 @@
 import { describe, expect, it, vi } from "vitest";
 import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker } from "@jupyterlab/notebook";
-import { MissedOutputs, asks, newest, shows, TURN_MIME } from "../../src/lab/missedOutputs";
+import { MissedOutputs, asks, newest, showsTurnEnd, TURN_MIME } from "../../src/lab/missedOutputs";
 import type { Transport } from "../../src/transport/transport";
 import type { StoredTurn } from "../../src/wire/bodyTypes";
 import type { News } from "../../src/wire/socket";
@@ -27,10 +27,10 @@ describe("turns that ended with nobody there", () => {
   });
 
   it("are shown already where their end is", () => {
-    expect(shows(record("t", "committed"), "t")).toBe(true);
-    expect(shows(record("t", "open"), "t")).toBe(false);
-    expect(shows(record("other", "committed"), "t")).toBe(false);
-    expect(shows([], "t")).toBe(false);
+    expect(showsTurnEnd(record("t", "committed"), "t")).toBe(true);
+    expect(showsTurnEnd(record("t", "open"), "t")).toBe(false);
+    expect(showsTurnEnd(record("other", "committed"), "t")).toBe(false);
+    expect(showsTurnEnd([], "t")).toBe(false);
   });
 
   it.each([

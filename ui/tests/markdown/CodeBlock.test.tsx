@@ -5,7 +5,7 @@ import type { Drawing } from "../../src/conversation/panelContext";
 import { CodeBlock } from "../../src/markdown/CodeBlock";
 import { Desked } from "../view/desked";
 
-const RUN = "Ask to run it in the sandbox";
+const RUN = "Ask the agent to run this in the sandbox";
 
 let shell: Desked;
 beforeEach(() => {

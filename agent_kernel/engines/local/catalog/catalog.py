@@ -88,7 +88,7 @@ def entry(name: str) -> CatalogEntry:
     guess = f" Did you mean {close[0]}?" if close else ""
     raise UnknownModel(
         f"There is no model {name!r}.{guess}",
-        hint=f"Known: {', '.join(names)}; or give a path, or an id of a hub (org/name).",
+        hint=f"The catalog has: {', '.join(names)}. A path or an id of a hub (org/name) can be given as well.",
         details={"known": names, "closest": close[0] if close else None},
     )
 
@@ -98,7 +98,7 @@ def entry_here(name: str, cache_dir: Path) -> CatalogEntry:
     machine, so that a user who has only a smaller model is not asked to download another. If none is on this machine,
     it means the best suitable one. Raises UnknownModel, ModelBroken."""
     suitable = defaults() if name == DEFAULT else []
-    return next((one for one in suitable if one.installed_model(cache_dir) is not None), None) or entry(name)
+    return next((name for name in suitable if name.installed_model(cache_dir) is not None), None) or entry(name)
 
 
 def resolve(
@@ -136,11 +136,11 @@ def resolve(
 def find_installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel | None:
     """Return the model of a catalog name or a hub id if it is in the cache; None if it was not pulled. Uses no network.
     Raises UnknownModel, ModelBroken."""
-    wanted = HubId.parse(model)
-    if wanted is None:
+    hub_id = HubId.parse(model)
+    if hub_id is None:
         return entry_here(model, cache_dir).installed_model(cache_dir)
     models = [
-        candidate for folder in find_pulled(wanted.slug, cache_dir) if (candidate := read_model(folder)) is not None
+        candidate for folder in find_pulled(hub_id.slug, cache_dir) if (candidate := read_model(folder)) is not None
     ]
     if backend == "transformers":  # directories come first; within both groups the stable sort keeps the newest first
         models.sort(key=lambda candidate: not candidate.path.is_dir())
@@ -150,12 +150,12 @@ def find_installed(model: str, cache_dir: Path, backend: str = "") -> LocalModel
 def pulled_directories(model: str, cache_dir: Path) -> list[Path]:
     """Return the directories in the cache that belong to a catalog name or a hub id, including those of interrupted
     pulls and damaged models. Raises UnknownModel if ``model`` is neither a catalog name nor a hub id."""
-    wanted = HubId.parse(model)
-    if wanted is not None:
-        return [*find_pulled(wanted.slug, cache_dir)]
-    found = entry_here(model, cache_dir)
-    pulled = [found.directory(source, cache_dir) for source in found.sources]
-    partial = sorted(models_dir(cache_dir).glob(f".{found.folder}-*.partial"))
+    hub_id = HubId.parse(model)
+    if hub_id is not None:
+        return [*find_pulled(hub_id.slug, cache_dir)]
+    catalog_entry = entry_here(model, cache_dir)
+    pulled = [catalog_entry.directory(source, cache_dir) for source in catalog_entry.sources]
+    partial = sorted(models_dir(cache_dir).glob(f".{catalog_entry.folder}-*.partial"))
     return [directory for directory in (*pulled, *partial) if directory.is_dir()]
 
 
@@ -164,8 +164,8 @@ def from_hubs(cache_dir: Path) -> list[LocalModel]:
     by_name: dict[str, LocalModel] = {}
     for folder in find_pulled("hub", cache_dir):
         with suppress(ModelBroken):
-            if (here := read_model(folder)) is not None:
-                by_name.setdefault(here.name, here)
+            if (installed := read_model(folder)) is not None:
+                by_name.setdefault(installed.name, installed)
     return list(by_name.values())
 
 
@@ -174,15 +174,15 @@ def fetchable(
 ) -> CatalogEntry:
     """Return an entry with the sources from which a model can be downloaded: the catalog's entry for a name, an entry
     made from the hub's listing for a hub id. Blocking. Raises UnknownModel, ModelUnsupported, PullFailed."""
-    wanted = HubId.parse(model)
-    if wanted is None:
+    hub_id = HubId.parse(model)
+    if hub_id is None:
         return entry(model)
     if HubFile.kind not in sources:
         raise PullFailed(
-            f"The model {wanted} is not on this machine, and the settings do not allow downloads from a model hub.",
+            f"The model {hub_id} is not on this machine, and the settings do not allow downloads from a model hub.",
             hint="Give the path of a model, a catalog name, or allow the hub (sources, local_only).",
         )
-    return hub_entry(wanted, backend, env)
+    return hub_entry(hub_id, backend, env)
 
 
 def is_path(model: str) -> bool:
@@ -191,16 +191,25 @@ def is_path(model: str) -> bool:
     if it contains a slash or ends in ``.gguf``. A catalog name is never a path."""
     if model.startswith(("~", ".", "/")) or "\\" in model:
         return True
-    wanted = HubId.parse(model)
-    if wanted is not None:
+    hub_id = HubId.parse(model)
+    if hub_id is not None:
         return Path(model).exists()
     return model.endswith(".gguf") or "/" in model
 
 
 def _entry(name: str, body: Mapping[str, Any]) -> CatalogEntry:
-    known = {"title", "description", "licence", "licence_from", "protocol", "context_length", "installed", "sources"}
-    if set(body) - {"slug", "memory"} != known:
-        raise ValueError(f"{name}: {sorted(set(body) - {'slug', 'memory'} ^ known)} missing or unknown")
+    allowed_fields = {
+        "title",
+        "description",
+        "licence",
+        "licence_from",
+        "protocol",
+        "context_length",
+        "installed",
+        "sources",
+    }
+    if set(body) - {"slug", "memory"} != allowed_fields:
+        raise ValueError(f"{name}: {sorted(set(body) - {'slug', 'memory'} ^ allowed_fields)} missing or unknown")
     if not body["sources"]:
         raise ValueError(f"{name} has no source")
     fields = dict(body) | {
@@ -213,8 +222,8 @@ def _entry(name: str, body: Mapping[str, Any]) -> CatalogEntry:
 def _source(body: Mapping[str, Any]) -> Source:
     fields: dict[str, Any] = {key: value for key, value in body.items() if key != "kind"}
     if body["kind"] == HubFile.kind:
-        known = {"sha256": _sha256(fields["sha256"])} if "sha256" in fields else {"sha256": ""}
-        return HubFile(**{"size": 0} | fields | known)
+        hash_field = {"sha256": _sha256(fields["sha256"])} if "sha256" in fields else {"sha256": ""}
+        return HubFile(**{"size": 0} | fields | hash_field)
     if body["kind"] == Wheels.kind:
         parts = tuple(WheelPart(**part | {"sha256": _sha256(part["sha256"])}) for part in fields["parts"])
         return Wheels(**fields | {"parts": parts, "sha256": _sha256(fields["sha256"])})

@@ -147,8 +147,8 @@ class CatalogEntry:
     def installed_model(self, cache_dir: Path) -> LocalModel | None:
         """Return the model from the cache, whichever source it was pulled from; None if it was not pulled. Raises
         ModelBroken."""
-        here = (read_model(self.directory(source, cache_dir)) for source in self.sources)
-        return next((model for model in here if model is not None), None)
+        installed = (read_model(self.directory(source, cache_dir)) for source in self.sources)
+        return next((model for model in installed if model is not None), None)
 
     def offer(self) -> dict[str, Any]:
         """Return the facts that the user sees before a download: name, licence, publisher, sizes in bytes, and

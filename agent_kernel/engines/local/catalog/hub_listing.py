@@ -51,14 +51,14 @@ def hub_entry(
     info = _fetch_info(hub_id, env, timeout_s)
     files = [file for file in (_file(sibling) for sibling in info.siblings or ()) if file is not None]
     revision, licence = str(info.sha), _licence(info)
-    named = [file for file in files if file.path == hub_id.file]
-    if hub_id.file and not named:
+    matching = [file for file in files if file.path == hub_id.file]
+    if hub_id.file and not matching:
         raise UnknownModel(
             f"{hub_id.repo} has no file {hub_id.file} at {revision[:12]}.",
             hint=_list_files(files),
             details={"model": str(hub_id)},
         )
-    single = named[0] if named else _gguf(hub_id, files) if backend != "transformers" else None
+    single = matching[0] if matching else _gguf(hub_id, files) if backend != "transformers" else None
     publisher = f"{hub_id.publisher}, on the hub"
     source: HubFile | HubSnapshot
     if single is not None:
@@ -151,9 +151,9 @@ def _missing_error(hub_id: HubId, token: str) -> UnknownModel:
     )
 
 
-def token_error(what: str) -> PullFailed:
+def token_error(problem: str) -> PullFailed:
     return PullFailed(
-        f"The hub refused the token for {what} (HTTP 401): the token is wrong, has expired or was revoked.",
+        f"The hub refused the token for {problem} (HTTP 401): the token is wrong, has expired or was revoked.",
         hint="Create a new token on the hub and set HF_TOKEN to it, or unset HF_TOKEN for a public model.",
     )
 
@@ -176,8 +176,8 @@ def _licence(info: Any) -> str:
 def _gguf(hub_id: HubId, files: Sequence[SnapshotFile]) -> SnapshotFile | None:
     """Return the best GGUF file that contains a whole model; None if there is no GGUF file. Raises ModelUnsupported if
     all of them are parts of a split model."""
-    named = [file for file in files if file.path.endswith(".gguf")]
-    models = [file for file in named if not any(mark in file.path.lower() for mark in NO_MODELS)]
+    gguf_files = [file for file in files if file.path.endswith(".gguf")]
+    models = [file for file in gguf_files if not any(mark in file.path.lower() for mark in NO_MODELS)]
     whole = [file for file in models if not SPLIT.search(file.path)]
     if models and not whole:
         raise ModelUnsupported(

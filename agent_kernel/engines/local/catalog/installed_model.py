@@ -100,9 +100,9 @@ def read_model(directory: Path) -> LocalModel | None:
             source=str(record["source"]),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ModelBroken(f"{directory} is damaged: {error!r}.", hint=_again(directory)) from error
+        raise ModelBroken(f"{directory} is damaged: {error!r}.", hint=_pull_again_hint(directory)) from error
     if size != expected:
-        raise ModelBroken(f"{path} has {size} of {expected} bytes.", hint=_again(directory))
+        raise ModelBroken(f"{path} has {size} of {expected} bytes.", hint=_pull_again_hint(directory))
     if path.is_dir():
         read_model_directory(path)
     else:
@@ -118,5 +118,5 @@ def _check_header(path: Path, status: tuple[int, ...]) -> None:
     read_header(path)
 
 
-def _again(directory: Path) -> str:
+def _pull_again_hint(directory: Path) -> str:
     return f"Remove {directory} and pull the model again."

@@ -78,7 +78,7 @@ def _gpus() -> tuple[Gpu, ...]:
     if shutil.which(NVIDIA[0]) is None:
         return ()
     try:
-        done = subprocess.run(NVIDIA, capture_output=True, text=True, timeout=NVIDIA_S, check=False)
+        completed = subprocess.run(NVIDIA, capture_output=True, text=True, timeout=NVIDIA_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
-    return parse_gpus(done.stdout) if done.returncode == 0 else ()
+    return parse_gpus(completed.stdout) if completed.returncode == 0 else ()

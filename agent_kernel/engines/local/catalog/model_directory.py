@@ -92,10 +92,10 @@ def _graph(directory: Path) -> int:
 def _shards(directory: Path) -> list[Path]:
     """Return the paths of the weight files. Raises ModelBroken if one is missing, or if there are none."""
     if (directory / INDEX).is_file():
-        named = _json(directory / INDEX).get("weight_map")
-        if not isinstance(named, dict) or not all(isinstance(name, str) for name in named.values()):
+        weight_map = _json(directory / INDEX).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
             raise ModelBroken(f"{directory / INDEX} is damaged.", hint="Download the model's files again.")
-        shards = [directory / Path(name).name for name in sorted(set(named.values()))]
+        shards = [directory / Path(name).name for name in sorted(set(weight_map.values()))]
     else:
         shards = sorted(directory.glob("*.safetensors"))
     missing = [path.name for path in shards if not path.is_file()]

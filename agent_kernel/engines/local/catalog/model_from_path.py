@@ -67,9 +67,9 @@ def _cached_hash(path: Path, cache_dir: Path) -> Steps[str]:
     identity = f"{path}|{stat.st_size}|{stat.st_mtime_ns}"
     note = models_dir(cache_dir) / "local" / f"{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
     try:
-        known = json.loads(note.read_text(encoding="utf-8"))
-        if known["identity"] == identity:
-            return str(known["sha256"])
+        stored = json.loads(note.read_text(encoding="utf-8"))
+        if stored["identity"] == identity:
+            return str(stored["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
         pass  # the file is new, or the note is damaged: read the file
     sha256 = yield from file_hash(path)

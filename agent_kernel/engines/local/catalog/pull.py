@@ -94,7 +94,7 @@ class PullJob:
         reasons: list[SourceUnavailable] = []
         for source in self.sources:
             try:
-                return (yield from self._from(source))
+                return (yield from self._pull_from(source))
             except SourceUnavailable as error:
                 reasons.append(error)
                 with suppress(OSError):  # the directory has files from which another run continues
@@ -102,7 +102,7 @@ class PullJob:
                 yield Progress("download", note=error.message)
         raise self._no_source_error(reasons)
 
-    def _from(self, source: Source) -> Steps[LocalModel]:
+    def _pull_from(self, source: Source) -> Steps[LocalModel]:
         staging = self._staging(source)
         self._check_space(source, staging)
         if not (source.vouched and source.sha256) and not self.consent(self.entry, source):

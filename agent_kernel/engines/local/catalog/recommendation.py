@@ -117,9 +117,9 @@ def recommend(machine: Machine, assessed: Mapping[str, Suitability]) -> str:
     default."""
     total = machine.memory.total if machine.memory else 0
     for name in CANDIDATES:
-        found = assessed.get(name)
-        fast = name in DEFAULTS or (found is not None and found.speed.tokens_per_s >= USABLE_SPEED)
-        if found is not None and fast and found.entry.memory <= total:
+        suitability = assessed.get(name)
+        fast = name in DEFAULTS or (suitability is not None and suitability.speed.tokens_per_s >= USABLE_SPEED)
+        if suitability is not None and fast and suitability.entry.memory <= total:
             return name
     return next((name for name in reversed(DEFAULTS) if name in assessed), "")
 
@@ -163,11 +163,11 @@ def _fit(needed: int, machine: Machine) -> tuple[bool | None, str]:
 def _speed(entry: CatalogEntry, speeds: Mapping[str, float]) -> Speed:
     if entry.name in speeds:
         return Speed(speeds[entry.name], "measured", "measured on this machine")
-    known = [other for other in catalog().values() if other.name in speeds and other.installed >= MIN_BASIS_BYTES]
-    if known:
+    measured = [other for other in catalog().values() if other.name in speeds and other.installed >= MIN_BASIS_BYTES]
+    if measured:
         # The largest measured model is used, because a small model spends a larger share of its time on work other than
         # reading weights.
-        other = max(known, key=lambda one: one.installed)
+        other = max(measured, key=lambda one: one.installed)
         speed = speeds[other.name] * other.installed / entry.installed
         return Speed(
             speed,

@@ -43,13 +43,13 @@ def earlier_download(path: Path, expected: str) -> Steps[Download | None]:
     return Download(path, digest)
 
 
-def accept(partial: Path, target: Path, expected: str, what: str) -> Steps[Download]:
+def accept(partial: Path, target: Path, expected: str, file_name: str) -> Steps[Download]:
     """Rename ``partial`` to ``target`` if it has the ``expected`` digest; otherwise remove it and raise PullFailed.
-    ``what`` is the name of the file in the error."""
+    ``file_name`` is the name of the file in the error."""
     digest = yield from _digest(partial, expected)
     if digest != expected:
         partial.unlink()
-        raise wrong_hash(what, expected, digest)
+        raise wrong_hash(file_name, expected, digest)
     with partial.open("rb+") as file:
         os.fsync(file.fileno())
     os.replace(partial, target)
@@ -65,9 +65,9 @@ def _digest(path: Path, expected: str) -> Steps[str]:
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
 
-def wrong_hash(what: str, expected: str, actual: str) -> PullFailed:
+def wrong_hash(file_name: str, expected: str, actual: str) -> PullFailed:
     return PullFailed(
-        f"{what} is not the file that was expected: SHA-256 {actual} instead of {expected}. The file was removed.",
+        f"{file_name} is not the file that was expected: SHA-256 {actual} instead of {expected}. The file was removed.",
         hint="Try again. If this happens again, a proxy changes files, or the source has changed.",
-        details={"file": what, "expected": expected, "actual": actual},
+        details={"file": file_name, "expected": expected, "actual": actual},
     )

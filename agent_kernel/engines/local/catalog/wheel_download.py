@@ -127,12 +127,12 @@ def _largest(work: Path) -> int:
 def _failure(part: WheelPart, log: str) -> Exception:
     """Return the error for a failed run of pip with the output ``log``. The cause is recognised by phrases in the
     output, because pip has no machine-readable output."""
-    what = f"{part.package} {part.version}"
+    package = f"{part.package} {part.version}"
     if "No space left on device" in log or "Errno 28" in log:
         return OSError(errno.ENOSPC, "No space left on device")
     if "DO NOT MATCH THE HASHES" in log:
         got = re.search(r"Got\s+([0-9a-f]{64})", log)
-        return wrong_hash(what, part.sha256, got[1] if got else "unknown")
+        return wrong_hash(package, part.sha256, got[1] if got else "unknown")
     if "No module named pip" in log:
         return SourceUnavailable(f"{sys.executable} has no pip.", hint="Run: python -m ensurepip")
     lines = [line.strip() for line in log.splitlines() if line.strip()]
@@ -140,12 +140,12 @@ def _failure(part: WheelPart, log: str) -> Exception:
     offline = ("connection broken", "Failed to establish", "name resolution", "Could not fetch URL", "timed out")
     if any(text in log for text in offline):
         return SourceUnavailable(
-            f"pip could not reach the package index for {what}.",
+            f"pip could not reach the package index for {package}.",
             hint="Check the network, or pip's settings (pip config list) for a proxy or another index.",
             details={"pip": errors[-1]},
         )
     return SourceUnavailable(
-        f"pip could not get {what}: {errors[-1].removeprefix('ERROR: ')}",
+        f"pip could not get {package}: {errors[-1].removeprefix('ERROR: ')}",
         hint="Check that pip's index (pip config list) carries the package.",
         details={"pip": errors[-1]},
     )

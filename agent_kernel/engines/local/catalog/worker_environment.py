@@ -134,18 +134,18 @@ def remove(kind: Kind, data_dir: Path) -> bool:
     leaves an environment that counts as incomplete."""
     directory = _directory(data_dir, kind)
     (directory / RECORD).unlink(missing_ok=True)
-    there = directory.exists()
+    existed = directory.exists()
     shutil.rmtree(directory, ignore_errors=True)
-    return there
+    return existed
 
 
 def _check_imports(kind: Kind, directory: Path) -> dict[str, Any]:
     command = [str(_python(directory)), "-I", "-c", CHECK, kind]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        reason = (completed.stderr.strip().splitlines() or ["no reason given"])[-1]
         raise EngineError(f"The new environment does not import what the worker needs: {reason}")
-    facts: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    facts: dict[str, Any] = json.loads(completed.stdout.strip().splitlines()[-1])
     return facts
 
 

@@ -31,7 +31,7 @@ from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks, TokenChains
 from agent_kernel.engines.local.decoding.request_queue import Admission, Tell
 from agent_kernel.engines.local.decoding.text_stream import TextStream
-from agent_kernel.engines.local.media.prompt_media import in_parts
+from agent_kernel.engines.local.media.prompt_media import replace_marks
 
 Decode: TypeAlias = Callable[[Sequence[int]], str]
 NO_PICTURES: Mapping[str, Picture] = MappingProxyType({})
@@ -124,7 +124,7 @@ class Completer:
 
     async def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
         """Render the messages as a prompt. Raises EngineError if the chat template refuses the conversation."""
-        chat, pictures = in_parts(messages, self._known)
+        chat, pictures = replace_marks(messages, self._known)
         try:
             prompt = await self._decoder.call(lambda: self._backend.render(chat, tools))
         except AgentKernelError:
@@ -226,18 +226,18 @@ class Completer:
     def _pictures_in(self, prompt: str) -> Sequence[Picture]:
         """Return the pictures of the longest prompt from ``render`` with which ``prompt`` begins; empty if there is
         none."""
-        known = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
-        return self._rendered.get(known, ())
+        rendered = max((text for text in self._rendered if prompt.startswith(text)), key=len, default="")
+        return self._rendered.get(rendered, ())
 
     def _encode_prompt(self, completion: DecodedCompletion) -> list[int]:
         text = completion.prompt
         if completion.pictures:
             return self._backend.encode_pictures(text, completion.pictures)
-        known, ids = self._chains.longest(text)
-        rest = self._backend.encode(text[len(known) :])
+        known_text, ids = self._chains.longest(text)
+        rest = self._backend.encode(text[len(known_text) :])
         # If no special token separates the known text from the rest, one token may cover the end of the first and the
         # beginning of the second.
-        if known and rest and self._backend.decode(rest[:1]):
+        if known_text and rest and self._backend.decode(rest[:1]):
             return self._backend.encode(text)
         return ids + rest
 
@@ -291,14 +291,14 @@ class Completer:
     ) -> None:
         """Store the ids of the prompt and of the answer, followed by the text ``after``. If the last token contains
         more than the text of the answer, the end of the text is encoded again."""
-        wanted = completion.text + after
-        if not wanted or not completion.finish or completion.pictures:
+        expected_text = completion.text + after
+        if not expected_text or not completion.finish or completion.pictures:
             return
         prefix = list(completion.ids)
-        while prefix and not wanted.startswith(decode(prefix)):
+        while prefix and not expected_text.startswith(decode(prefix)):
             prefix.pop()
-        rest = self._backend.encode(wanted[len(decode(prefix)) :])
-        self._chains.add(prompt + wanted, [*ids, *prefix, *rest])
+        rest = self._backend.encode(expected_text[len(decode(prefix)) :])
+        self._chains.add(prompt + expected_text, [*ids, *prefix, *rest])
 
     async def _decoding_with(self, marks: Sequence[str]) -> Decode:
         """Return a function like the backend's ``decode`` that also returns the text of those ``marks`` that are

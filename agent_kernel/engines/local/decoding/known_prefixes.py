@@ -31,11 +31,11 @@ class TokenChains:
     def longest(self, text: str) -> tuple[str, list[int]]:
         """Return the longest known text with which ``text`` begins, and its ids; an empty text and an empty list if
         there is none."""
-        known = max((key for key in self._ids if text.startswith(key)), key=len, default="")
-        if not known:
+        longest_text = max((key for key in self._ids if text.startswith(key)), key=len, default="")
+        if not longest_text:
             return "", []
-        self._ids.move_to_end(known)
-        return known, self._ids[known]
+        self._ids.move_to_end(longest_text)
+        return longest_text, self._ids[longest_text]
 
     def add(self, text: str, ids: Sequence[int]) -> None:
         self._tokens += len(ids) - len(self._ids.pop(text, ()))

@@ -36,8 +36,8 @@ def open_tag(prompt: str) -> str:
 
 
 def close_thinking(prompt: str) -> str:
-    """If the prompt ends with an open reasoning block, return it with the block closed, otherwise unchanged. This is
-    used for an answer that must begin at once, such as a forced call."""
+    """Return the prompt with its reasoning block closed if it ends with an open one, otherwise unchanged. Callers use
+    this if the answer must begin at once, such as a forced call."""
     tag = open_tag(prompt)
     return f"{prompt.rstrip()}\n{BLOCKS[tag]}\n\n" if tag else prompt
 

@@ -90,19 +90,19 @@ class Admission:
         self._admit()
 
     def _admit(self) -> None:
-        while (waiter := next(self._in_order(), None)) is not None and waiter.size <= self.capacity - self.taken:
+        while (waiter := next(self._order_waiting(), None)) is not None and waiter.size <= self.capacity - self.taken:
             self._remove(waiter)
             if waiter.session in self._queues:  # the session's next request waits behind the other sessions
                 self._queues[waiter.session] = self._queues.pop(waiter.session)
             self.taken += waiter.size
             self._held[waiter.session] += 1
             waiter.admitted.set_result(None)
-        for position, waiter in enumerate(self._in_order(), 1):
+        for position, waiter in enumerate(self._order_waiting(), 1):
             if waiter.position != position:
                 waiter.position = position
                 waiter.tell(position)
 
-    def _in_order(self) -> Iterator[_Waiter]:
+    def _order_waiting(self) -> Iterator[_Waiter]:
         """Yield the waiting requests in the order in which they would be admitted if no running request ended. For this
         order, each waiting request of a session counts as running when the session's next request is placed."""
         turns = [

@@ -41,11 +41,11 @@ class GrammarCheck:
     def verdict(self, grammar: OutputGrammar) -> Future[str]:
         """Return a future for the result of the check: the reason why the grammar is refused, or an empty string if it
         compiles in time. All calls must come from one thread."""
-        known = self._known.get(grammar)
-        if known is None:
-            known = self._submit(grammar)
-        self._known[grammar] = known
-        return known
+        future = self._known.get(grammar)
+        if future is None:
+            future = self._submit(grammar)
+        self._known[grammar] = future
+        return future
 
     def _submit(self, grammar: OutputGrammar) -> Future[str]:
         if len(grammar.text) <= MAX_GRAMMAR:

@@ -96,32 +96,32 @@ class Rules:
         without limit."""
         if max_count == 0:
             return NOTHING
-        one = self.rule(part) if " " in part else part
+        single = self.rule(part) if " " in part else part
         if max_count is None:
             # Without a maximum, the required repetitions are followed by a star.
-            return sequence(self.repeat(one, min_count, min_count), f"{one}*")
+            return sequence(self.repeat(single, min_count, min_count), f"{single}*")
         if max_count <= CHUNK:
-            return one if min_count == max_count == 1 else f"{one}{{{min_count},{max_count}}}"
+            return single if min_count == max_count == 1 else f"{single}{{{min_count},{max_count}}}"
         # The required repetitions are written as whole chunks and single ones; the optional ones follow.
         fixed, free = divmod(min_count, CHUNK)
-        chunk = self.rule(f"{one}{{{CHUNK}}}")
-        head = sequence(self.repeat(chunk, fixed, fixed), self.repeat(one, free, free))
-        return sequence(head, self._up_to(one, chunk, max_count - min_count))
+        chunk = self.rule(f"{single}{{{CHUNK}}}")
+        head = sequence(self.repeat(chunk, fixed, fixed), self.repeat(single, free, free))
+        return sequence(head, self._up_to(single, chunk, max_count - min_count))
 
-    def _up_to(self, one: str, chunk: str, max_count: int) -> str:
-        """Return an expression for 0 to ``max_count`` repetitions of ``one``; ``chunk`` is the rule for CHUNK
+    def _up_to(self, part: str, chunk: str, max_count: int) -> str:
+        """Return an expression for 0 to ``max_count`` repetitions of ``part``; ``chunk`` is the rule for CHUNK
         repetitions of it. The repetitions are whole chunks, followed by fewer than CHUNK single ones. Expressions for
         different values of ``max_count`` thus use the same two rules, which keeps the grammar small."""
         chunks, rest = divmod(max_count, CHUNK)
-        short = self.rule(f"{one}{{0,{CHUNK - 1}}}")
+        short = self.rule(f"{part}{{0,{CHUNK - 1}}}")
         if not chunks:
-            return short if rest == CHUNK - 1 else self.repeat(one, 0, rest)
+            return short if rest == CHUNK - 1 else self.repeat(part, 0, rest)
         if rest == CHUNK - 1:
             return sequence(self.repeat(chunk, 0, chunks), short)
         # There are two alternatives, because the last chunk is limited: either fewer chunks followed by any number of
         # single repetitions, or all chunks followed by at most ``rest`` single repetitions.
         fewer = sequence(self.repeat(chunk, 0, chunks - 1), short)
-        all_of_them = sequence(self.repeat(chunk, chunks, chunks), self.repeat(one, 0, rest))
+        all_of_them = sequence(self.repeat(chunk, chunks, chunks), self.repeat(part, 0, rest))
         return either(self.rule(fewer), self.rule(all_of_them))
 
     def grammar(self, root: str) -> OutputGrammar:

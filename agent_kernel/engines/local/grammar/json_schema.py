@@ -94,7 +94,7 @@ def json_grammar(
     try:
         root = compiler.value(schema, compiler.bounds.recursion)
     except RecursionError as error:
-        raise InvalidRequest("The $refs of this schema follow each other too often.") from error
+        raise InvalidRequest("The chain of $refs in this schema is too long.") from error
     if root is None:
         raise InvalidRequest("No value fits this schema.")
     return compiler.rules.grammar(root), tuple(sorted(compiler.loose))
@@ -141,7 +141,7 @@ class _Compiler:
             return self._enumeration(schema)
         kinds = schema.get("type", _default_types(schema))
         kinds = (kinds,) if isinstance(kinds, str) else tuple(kinds)
-        return self._one_of([self._of_type(kind, schema, recursion_left) for kind in kinds])
+        return self._one_of([self._compile_type(kind, schema, recursion_left) for kind in kinds])
 
     def _one_of(self, alternatives: list[str | None]) -> str | None:
         fitting = [alternative for alternative in alternatives if alternative is not None]
@@ -152,13 +152,13 @@ class _Compiler:
         target = resolve_reference(self.root, pointer)
         if pointer not in self._recursive:
             self._recursive[pointer] = is_recursive(self.root, pointer)
-        rest = _without(schema, "$ref", "$defs", "definitions")
+        rest = _without_keywords(schema, "$ref", "$defs", "definitions")
         # Only references that lead back to themselves reduce the allowed recursion depth.
         recursion_left -= self._recursive[pointer]
         return None if recursion_left < 0 else self.value(self._merge(target, rest), recursion_left)
 
     def _combination(self, schema: Mapping[str, Any], keyword: str, recursion_left: int) -> str | None:
-        base = _without(schema, keyword)
+        base = _without_keywords(schema, keyword)
         branches = schema[keyword]
         if not isinstance(branches, list) or not branches:
             raise InvalidRequest(f"{keyword} must be a list of schemas.")
@@ -190,7 +190,7 @@ class _Compiler:
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise InvalidRequest("This schema refers to itself without end.")
-        rest = _without(schema, "$ref", "$defs", "definitions")
+        rest = _without_keywords(schema, "$ref", "$defs", "definitions")
         return self._merge(resolve_reference(self.root, schema["$ref"]), rest)
 
     def _enumeration(self, schema: Mapping[str, Any]) -> str | None:
@@ -205,7 +205,7 @@ class _Compiler:
         self.loose |= schema.keys() & (BOUNDS | SHAPES)
         return choice(json_text(value) for value in values) if values else None
 
-    def _of_type(self, kind: str, schema: Mapping[str, Any], recursion_left: int) -> str | None:
+    def _compile_type(self, kind: str, schema: Mapping[str, Any], recursion_left: int) -> str | None:
         match kind:
             case "object":
                 return self._object(schema, recursion_left)
@@ -280,8 +280,8 @@ class _Compiler:
         another = sequence(literal(", "), item)
         if not begins:
             return self.rules.repeat(another, min_count, max_count)
-        some = sequence(item, self.rules.repeat(another, max(0, min_count - 1), max_count - 1))
-        return some if min_count else optional(self.rules.rule(some))
+        expression = sequence(item, self.rules.repeat(another, max(0, min_count - 1), max_count - 1))
+        return expression if min_count else optional(self.rules.rule(expression))
 
     def _object(self, schema: Mapping[str, Any], recursion_left: int) -> str | None:
         properties = schema.get("properties", {})
@@ -315,11 +315,11 @@ class _Compiler:
             start = self._listing(pair, 0, self.bounds.items, begins=True)
         for member, needed in reversed(members):
             rest_rule = self.rules.rule(rest) if rest != NOTHING else NOTHING
-            here, first = sequence(literal(", "), member, rest_rule), sequence(member, rest_rule)
+            with_member, first = sequence(literal(", "), member, rest_rule), sequence(member, rest_rule)
             # An optional property can be skipped, so the former ``start`` and ``rest`` are kept as the second
             # alternative.
             start = first if needed else either(self.rules.rule(first), self.rules.rule(start))
-            rest = here if needed else either(self.rules.rule(here), rest_rule)
+            rest = with_member if needed else either(self.rules.rule(with_member), rest_rule)
         return start
 
     def _anything(self, levels: int) -> str:
@@ -349,7 +349,7 @@ def json_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _without(schema: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
+def _without_keywords(schema: Mapping[str, Any], *keywords: str) -> dict[str, Any]:
     return {keyword: value for keyword, value in schema.items() if keyword not in keywords}
 
 

@@ -51,7 +51,9 @@ def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, be
         return None
     parts = []
     if least is None or least < 0:
-        parts.append(sequence(literal("-"), _decimals(max(0, -(most or 0)), None if least is None else -least, places)))
+        # The digits of a negative number get smaller as the number gets larger, so the bounds change places.
+        fewest, greatest = max(0, -(most or 0)), None if least is None else -least
+        parts.append(sequence(literal("-"), _decimals(fewest, greatest, places)))
     if most is None or most >= 0:
         parts.append(_decimals(max(0, least or 0), most, places))
     return either(*parts)
@@ -59,10 +61,10 @@ def number(low: Decimal | None, high: Decimal | None, *, above: bool = False, be
 
 def _naturals(low: int, high: int) -> str:
     """Return an expression for the integers from ``low`` to ``high`` without leading zeros, for 0 <= low <= high."""
-    return either(*_of_each_width(low, high))
+    return either(*_split_by_width(low, high))
 
 
-def _of_each_width(low: int, high: int) -> list[str]:
+def _split_by_width(low: int, high: int) -> list[str]:
     """Return one expression for each number of digits of the integers from ``low`` to ``high``."""
     parts = []
     for width in range(len(str(low)), len(str(high)) + 1):
@@ -81,7 +83,7 @@ def _same_width(low: str, high: str) -> str:
     width = len(low) - 1
     # If the remaining digits may be any, one character class for the first digit is enough.
     if low[1:] == "0" * width and high[1:] == "9" * width:
-        return sequence(f"[{low[0]}-{high[0]}]", _any(width))
+        return sequence(f"[{low[0]}-{high[0]}]", _any_digits(width))
     # If the first digits are equal, only the remaining digits are compared.
     if low[0] == high[0]:
         return sequence(literal(low[0]), _same_width(low[1:], high[1:]))
@@ -89,12 +91,12 @@ def _same_width(low: str, high: str) -> str:
     # those in between.
     parts = [sequence(literal(low[0]), _same_width(low[1:], "9" * width))]
     if int(high[0]) - int(low[0]) > 1:
-        parts.append(sequence(f"[{int(low[0]) + 1}-{int(high[0]) - 1}]", _any(width)))
+        parts.append(sequence(f"[{int(low[0]) + 1}-{int(high[0]) - 1}]", _any_digits(width)))
     parts.append(sequence(literal(high[0]), _same_width("0" * width, high[1:])))
     return either(*parts)
 
 
-def _any(width: int) -> str:
+def _any_digits(width: int) -> str:
     return f"[0-9]{{{width}}}" if width else '""'
 
 
@@ -116,7 +118,7 @@ def _decimals(low: int, high: int | None, places: int) -> str:
         # The fraction is repeated in each alternative. For (A | B) followed by an optional fraction, the xgrammar
         # inside openvino-genai 2026.4 accepts any number of digits if A is a prefix of B (15 of 100 numbers).
         fraction = f'("." [0-9]{{1,{MAX_DECIMALS}}})?'
-        parts += [sequence(whole, fraction) for whole in _of_each_width(first, last - 1)]
+        parts += [sequence(whole, fraction) for whole in _split_by_width(first, last - 1)]
     return either(*parts)
 
 

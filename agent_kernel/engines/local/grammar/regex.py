@@ -210,8 +210,8 @@ class _PatternReader:
         self.at += 1
         return self.text[self.at - 1]
 
-    def _error(self, what: str) -> InvalidRequest:
-        return InvalidRequest(f"The pattern {self.text[:200]!r} has {what}, which is not supported.")
+    def _error(self, problem: str) -> InvalidRequest:
+        return InvalidRequest(f"The pattern {self.text[:200]!r} has {problem}, which is not supported.")
 
 
 def _combine(expression: str, parts: list[_Expression]) -> _Expression:

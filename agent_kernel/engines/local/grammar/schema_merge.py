@@ -17,12 +17,12 @@ TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def merge_schemas(some: Mapping[str, Any], others: Mapping[str, Any]) -> tuple[Any, set[str]]:
+def merge_schemas(first: Mapping[str, Any], second: Mapping[str, Any]) -> tuple[Any, set[str]]:
     """Return a schema for the values that fit both schemas (False if no value does), and the keywords that could not be
     merged. For these keywords, the result has the value of the first schema."""
-    result = dict(some)
+    result = dict(first)
     unmerged: set[str] = set()
-    for keyword, other in others.items():
+    for keyword, other in second.items():
         if keyword not in result or result[keyword] == other:
             result[keyword] = other
         elif keyword in TIGHTER:
@@ -81,8 +81,8 @@ def _both_types(some: str | list[str], others: str | list[str]) -> list[str]:
     return narrow + [kind for kind in second if kind == "integer" and "number" in first and kind not in narrow]
 
 
-def _both_properties(some: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    joined = dict(some)
-    for name, other in others.items():
+def _both_properties(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    joined = dict(first)
+    for name, other in second.items():
         joined[name] = {"allOf": [joined[name], other]} if name in joined and joined[name] != other else other
     return joined

@@ -45,14 +45,14 @@ def frames(picture: Picture) -> list[Picture]:
             f"The animation has {count} frames of {image.width} x {image.height}: more than this server decodes.",
             hint="Send a shorter animation, or single frames.",
         )
-    taken = []
+    chosen_frames = []
     try:
         for at in evenly(count, FRAMES):
             image.seek(at)
-            taken.append(Picture("image/png", png(_rgb(image))))
+            chosen_frames.append(Picture("image/png", png(_rgb(image))))
     except Exception as error:  # a decoder may raise anything, see _unreadable
         raise _unreadable(error) from error
-    return taken
+    return chosen_frames
 
 
 def evenly(count: int, limit: int) -> list[int]:

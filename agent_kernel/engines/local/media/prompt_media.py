@@ -54,7 +54,7 @@ class ShownMedia:
         messages = [await self._mark_media(message, by_mark) for message in request.messages]
         return ShownRequest(replace(request, messages=tuple(messages)), by_mark)
 
-    async def _mark_media(self, message: Message, found: dict[str, Picture]) -> Message:
+    async def _mark_media(self, message: Message, pictures: dict[str, Picture]) -> Message:
         if not message.media:
             return message
         if not self._sees:
@@ -65,7 +65,7 @@ class ShownMedia:
             try:
                 for frame in await self._frames(medium):
                     digest = Media.of(frame.mime, frame.data).hash
-                    found[digest] = frame
+                    pictures[digest] = frame
                     marks.append(f"\ue0f0{digest}\ue0f1")
             except (InvalidRequest, EngineError) as error:
                 if message.role == "user" and medium.data is not None:
@@ -97,31 +97,31 @@ class ShownMedia:
             size -= sum(len(frame.data) for frame in dropped)
 
 
-def in_parts(
-    messages: Sequence[ChatMessage], known: Mapping[str, Picture]
+def replace_marks(
+    messages: Sequence[ChatMessage], pictures: Mapping[str, Picture]
 ) -> tuple[list[ChatMessage], tuple[Picture, ...]]:
-    """Return the chat in which image parts replace the marks, and the pictures in the order of these parts. ``known``
-    maps hashes to pictures."""
+    """Return the chat in which image parts replace the marks, and the pictures in the order of these parts.
+    ``pictures`` maps hashes to pictures."""
     in_order: list[Picture] = []
     chat: list[ChatMessage] = []
     for message in messages:
         content = message.get("content")
-        parts = _parts(content, known, in_order) if known and isinstance(content, str) else []
+        parts = _parts(content, pictures, in_order) if pictures and isinstance(content, str) else []
         chat.append({**message, "content": parts} if parts else message)
     return chat, tuple(in_order)
 
 
-def _parts(text: str, known: Mapping[str, Picture], found: list[Picture]) -> list[dict[str, Any]]:
-    """Split a text into text parts and image parts at its marks, and append the marked pictures to ``found``. ``known``
-    maps hashes to pictures. Return an empty list for a text without marks."""
+def _parts(text: str, pictures: Mapping[str, Picture], marked_pictures: list[Picture]) -> list[dict[str, Any]]:
+    """Split a text into text parts and image parts at its marks, and append the marked pictures to
+    ``marked_pictures``. ``pictures`` maps hashes to pictures. Return an empty list for a text without marks."""
     parts: list[dict[str, Any]] = []
     rest = 0
     for match in MARK.finditer(text):
-        if match[1] in known:
+        if match[1] in pictures:
             if before := text[rest : match.start()]:
                 parts.append({"type": "text", "text": before})
             parts.append({"type": "image"})
-            found.append(known[match[1]])
+            marked_pictures.append(pictures[match[1]])
             rest = match.end()
     if parts and text[rest:]:
         parts.append({"type": "text", "text": text[rest:]})

@@ -24,17 +24,19 @@ def frames(video: Picture) -> list[Picture]:
         raise InvalidRequest(f"The video has {len(video.data) / 2**20:.0f} MiB; the limit is {MAX_BYTES // 2**20}.")
     command = [sys.executable, *FLAGS, str(PROGRAM), str(FRAMES)]
     try:
-        done = subprocess.run(command, input=video.data, capture_output=True, timeout=WAIT_S, check=False)
+        completed = subprocess.run(command, input=video.data, capture_output=True, timeout=WAIT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise InvalidRequest("The video takes too long to read.", hint="Send a shorter video.") from error
-    words = (done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200]
-    if done.returncode == video_worker.NO_LIBRARY:
+    words = (completed.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {completed.returncode}"])[
+        -1
+    ][:200]
+    if completed.returncode == video_worker.NO_LIBRARY:
         raise EngineError(
             f"Videos cannot be read here: {words}",
             hint=f"Install PyAV where the model runs: {sys.executable} -m pip install av",
         )
-    pictures = _pictures(done.stdout)
-    if done.returncode or not pictures:
+    pictures = _pictures(completed.stdout)
+    if completed.returncode or not pictures:
         raise InvalidRequest(
             f"The video cannot be read: {words}", hint=("Send the video as MP4 or WebM, or send single frames.")
         )

@@ -32,7 +32,7 @@ class Place:
     key: int
 
 
-class Sight:
+class PictureEncoder:
     """Encodes pictures with a model's processor. ``token`` is the id of an image token. ``placeholder`` is the text
     that stands for one picture in a rendered prompt; ``spelled`` contains all texts that the processor reads as a
     placeholder."""

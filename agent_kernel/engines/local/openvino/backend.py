@@ -59,7 +59,7 @@ READS = ("llama", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _UncheckedRequest:
     """A request that waits for the check of its grammar. ``until`` is the time of the monotonic clock at which the
     request is refused."""
 
@@ -80,7 +80,7 @@ class OpenVino:
         self._blocks, self._batched = blocks, batched
         self._handles: dict[int, Any] = {}
         self._probable: set[int] = set()
-        self._held: deque[_Held] = deque()
+        self._unchecked: deque[_UncheckedRequest] = deque()
         self._next = 0
         self._leaving = False
 
@@ -170,7 +170,7 @@ class OpenVino:
             self._add(self._next, ids, decoding)
         else:
             verdict = self._check.verdict(decoding.grammar)
-            self._held.append(_Held(self._next, ids, decoding, verdict, time.monotonic() + WAIT_S))
+            self._unchecked.append(_UncheckedRequest(self._next, ids, decoding, verdict, time.monotonic() + WAIT_S))
         return self._next
 
     def step(self) -> list[tuple[int, StepOutput]]:
@@ -178,13 +178,13 @@ class OpenVino:
         self._leaving = False
         if self._pipeline.has_non_finished_requests():
             self._pipeline.step()
-        elif self._held and not refused:
-            wait([self._held[0].verdict], CHECK_S)
+        elif self._unchecked and not refused:
+            wait([self._unchecked[0].verdict], CHECK_S)
         read = [(key, piece) for key in list(self._handles) if (piece := self._read(key)) is not None]
         return refused + read
 
     def cancel(self, key: int) -> None:
-        self._held = deque(held for held in self._held if held.key != key)
+        self._unchecked = deque(request for request in self._unchecked if request.key != key)
         handle = self._handles.pop(key, None)
         self._probable.discard(key)
         if handle is not None:
@@ -192,9 +192,10 @@ class OpenVino:
             self._leaving = True
 
     def running(self) -> int:
-        """The number of running requests. While the blocks of a cancelled request are not free yet, the number is one
-        higher, so that the caller runs another step, which frees them."""
-        return len(self._handles) + len(self._held) + self._leaving
+        """Return the number of running requests, including those that wait for the check of their grammar. While the
+        blocks of a cancelled request are not free yet, the number is one higher, so that the caller runs another
+        step, which frees them."""
+        return len(self._handles) + len(self._unchecked) + self._leaving
 
     def usage(self) -> Mapping[str, float]:
         """Return figures for a status display. ``cache_bytes`` is the reserved size of the cache; the memory of a block
@@ -217,23 +218,23 @@ class OpenVino:
 
     def _admit_checked_requests(self) -> Iterator[tuple[int, StepOutput]]:
         """Add the requests whose grammar compiles to the batch, and yield the refusals of the others."""
-        held, self._held = self._held, deque()
-        for one in held:
-            reason = one.verdict.result() if one.verdict.done() else None
-            if reason is None and time.monotonic() > one.until:
+        waiting, self._unchecked = self._unchecked, deque()
+        for request in waiting:
+            reason = request.verdict.result() if request.verdict.done() else None
+            if reason is None and time.monotonic() > request.until:
                 reason = f"the grammar was not compiled within {WAIT_S:.0f} s"
             if reason is None:
-                self._held.append(one)
+                self._unchecked.append(request)
             elif reason:
                 yield (
-                    one.key,
+                    request.key,
                     StepOutput((), finish="refused", error=f"The grammar of this request is refused: {reason}."),
                 )
             else:
                 try:
-                    self._add(one.key, one.ids, one.decoding)
+                    self._add(request.key, request.ids, request.decoding)
                 except EngineError as error:
-                    yield one.key, StepOutput((), finish="refused", error=error.message)
+                    yield request.key, StepOutput((), finish="refused", error=error.message)
 
     def _open(self, built: BuiltModel, progress: Progress) -> None:
         scheduler = self._genai.SchedulerConfig()

@@ -90,8 +90,8 @@ def _facts(tokenizer: Any) -> tuple[Any, ...]:
     compared.
     """
     ids = tokenizer.encode(SAMPLE, add_special_tokens=False).input_ids.data[0].tolist()
-    named = ("get_bos_token", "get_eos_token", "get_eos_token_id", "get_original_chat_template", "get_vocab")
-    return (ids, tokenizer.decode(ids), tokenizer.chat_template, *(getattr(tokenizer, name)() for name in named))
+    getters = ("get_bos_token", "get_eos_token", "get_eos_token_id", "get_original_chat_template", "get_vocab")
+    return (ids, tokenizer.decode(ids), tokenizer.chat_template, *(getattr(tokenizer, name)() for name in getters))
 
 
 def _digests(directory: Path) -> dict[str, str]:

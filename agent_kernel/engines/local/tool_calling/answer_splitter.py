@@ -45,8 +45,8 @@ class AnswerReader:
         if self.done:
             return parts
         parts += self._accept(self._parser.finish(cut=cut))
-        left = [TextChunk("", tuple(self._logprobs))] if self._logprobs and not self.calls else []
-        return parts + left
+        last_parts = [TextChunk("", tuple(self._logprobs))] if self._logprobs and not self.calls else []
+        return parts + last_parts
 
     def _read(self, parts: Iterable[TextChunk | ReasoningChunk]) -> list[TextChunk | ReasoningChunk | CallChunk]:
         read: list[TextChunk | ReasoningChunk | CallChunk] = []
@@ -62,9 +62,9 @@ class AnswerReader:
     def _accept(
         self, parts: Iterable[TextChunk | ReasoningChunk | CallChunk]
     ) -> list[TextChunk | ReasoningChunk | CallChunk]:
-        """Return the parts up to the last call that may run. That is the first call if only one call is allowed.
-        Otherwise it is the first python call in a code fence, because the model must see its output before it makes
-        another call."""
+        """Return the parts up to the last call that may run. If only one call is allowed, that is the first call.
+        Otherwise it is the first python call in a code fence, if there is one, because the model must see its output
+        before it makes another call."""
         accepted: list[TextChunk | ReasoningChunk | CallChunk] = []
         for part in parts:
             if self.done:

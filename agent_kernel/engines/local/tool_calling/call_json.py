@@ -90,8 +90,8 @@ def calls_in(text: str, *, tagged: bool = False) -> list[ToolCall]:
 def broken_call(text: str, tools: Sequence[str]) -> ToolCall:
     """Return a call for a tagged text that cannot be parsed. Its only argument is the text, as ``_raw``, so that the
     toolbox reports the error to the model. ``tools`` are the names of the offered tools."""
-    named = _NAME.search(text)
-    name = named[1] if named else tools[0] if len(tools) == 1 else "unreadable"
+    name_match = _NAME.search(text)
+    name = name_match[1] if name_match else tools[0] if len(tools) == 1 else "unreadable"
     return new_call(name, {"_raw": text.strip()})
 
 
@@ -106,8 +106,9 @@ def _calls_of(value: Any, tagged: bool) -> list[ToolCall]:
 
 
 def call_of(value: Any, *, tagged: bool) -> ToolCall | None:
-    """Return the call in a JSON object with a name and arguments, which OpenAI nests under ``function``; None if the
-    object is not a call. With ``tagged``, the arguments may be missing."""
+    """Return the call that a JSON object describes: the object has a name and arguments, or has them under the key
+    ``function`` as in OpenAI's API. Return None if the object is not a call. With ``tagged``, the arguments may be
+    missing."""
     if not isinstance(value, dict):
         return None
     if isinstance(value.get("function"), dict):

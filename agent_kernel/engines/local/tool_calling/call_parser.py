@@ -177,11 +177,11 @@ class CallParser:
         """Add text to the parts. White space at its end is held back, because it is dropped if a call follows. With
         ``flush``, it is added too."""
         text = self._space + text
-        shown = text if flush else text.rstrip()
-        self._space = text[len(shown) :]
-        if shown:
+        complete_text = text if flush else text.rstrip()
+        self._space = text[len(complete_text) :]
+        if complete_text:
             self._has_text = True
-            self._parts.append(TextChunk(shown))
+            self._parts.append(TextChunk(complete_text))
 
     def _call(self, calls: Sequence[ToolCall], rest: str) -> bool:
         self._parts += [CallChunk(call) for call in calls]
@@ -243,10 +243,10 @@ class CallParser:
         """Parse a JSON list of calls, or a name followed by its arguments. Return False if more text is needed."""
         value, form = text[len(LISTED) :].lstrip(), "{}"
         if value[:1] not in ("{", "["):
-            named = _LISTED_NAME.match(value[:LISTED_HEAD])
-            if named is None:
+            name_match = _LISTED_NAME.match(value[:LISTED_HEAD])
+            if name_match is None:
                 return False if not last and len(value) < LISTED_HEAD else self._as_text(len(LISTED))
-            value, form = value[named.end() :], f'{{{{"name": "{named[1]}", "arguments": {{}}}}}}'
+            value, form = value[name_match.end() :], f'{{{{"name": "{name_match[1]}", "arguments": {{}}}}}}'
         end = end_of_json(value)
         if end is None and not last:
             self._unclosed = True

@@ -24,17 +24,17 @@ LAST_WORD = re.compile(r"[\w.,-]*$")
 
 
 def checked_sentence(
-    chunks: AsyncGenerator[Chunk, None], ran: Message, question: str, *, corrected: bool
+    chunks: AsyncGenerator[Chunk, None], result: Message, question: str, *, corrected: bool
 ) -> AsyncGenerator[Chunk, None]:
-    """Return the model's answer ``chunks``, checked against ``ran``, the result of its call. If the output of the call
-    has several rows and the answer contradicts them, the answer is replaced by the rows. Otherwise, with ``corrected``,
-    names of months and weekdays and the number of decimals are corrected."""
-    if rows := code_fence_fallback_answer.rows_of(ran.text):
+    """Return the model's answer ``chunks``, checked against ``result``, the result of its call. If the output of the
+    call has several rows and the answer contradicts them, the answer is replaced by the rows. Otherwise, with
+    ``corrected``, names of months and weekdays and the number of decimals are corrected."""
+    if rows := code_fence_fallback_answer.rows_of(result.text):
         return _sentence_or_rows(chunks, rows, question)
-    return stream_corrected(chunks, ran.text, question) if corrected else chunks
+    return stream_corrected(chunks, result.text, question) if corrected else chunks
 
 
-async def unless_data_are_missed(
+async def replace_if_data_are_missed(
     text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
 ) -> AsyncGenerator[Chunk, None]:
     """Yield ``text``, the model's answer in text. If its first sentence says that the model lacks the data, yield
@@ -73,7 +73,7 @@ async def _sentence_or_rows(
             if isinstance(chunk, EndChunk):
                 sentence = "".join(part.text for part in written)
                 agrees = code_fence_fallback_answer.agrees(sentence, rows, question)
-                for part in written if agrees else [TextChunk(code_fence_fallback_answer.in_rows(rows))]:
+                for part in written if agrees else [TextChunk(code_fence_fallback_answer.format_rows(rows))]:
                     yield part
             yield chunk
 

@@ -70,9 +70,9 @@ def error_line(text: str) -> str:
     """Return the line of a tool result that states the error: the last line with an exception, otherwise the last line
     that is not a note in parentheses."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    named = [line for line in lines if ERROR.fullmatch(line)]
+    error_lines = [line for line in lines if ERROR.fullmatch(line)]
     no_notes = [line for line in lines if not (line.startswith("(") and line.endswith(")"))]
-    return (named or no_notes or lines or ["an error"])[-1]
+    return (error_lines or no_notes or lines or ["an error"])[-1]
 
 
 def error_facts(text: str) -> str:
@@ -95,7 +95,7 @@ def plain(results: Sequence[Message], rows: Sequence[str], question: str, unchan
         return form
     if results[-1].status == "success" and EMPTY_TABLE.fullmatch("\n".join(_lines_of(results[-1].text))):
         return NO_ROWS
-    return in_rows(rows) if rows and EACH.search(question) and not asks_for_form(question) else failure(results)
+    return format_rows(rows) if rows and EACH.search(question) and not asks_for_form(question) else failure(results)
 
 
 def failure(results: Sequence[Message]) -> str:
@@ -110,7 +110,7 @@ def failure(results: Sequence[Message]) -> str:
     if line and "`" not in line and len(line) <= MAX_LINE:
         parts.append(FAILED_LINE.format(line=line))
     before = dict.fromkeys(error_line(result.text) for result in results[:-1] if result.status == "error")
-    parts += [TRIED_BEFORE.format(error=one) for one in before if one != error]
+    parts += [TRIED_BEFORE.format(error=result) for result in before if result != error]
     return "\n\n".join(parts)
 
 
@@ -133,12 +133,12 @@ def _lines_of(output: str) -> list[str]:
     return [line for line in lines if line.strip() and not FOOTER.fullmatch(line.strip())]
 
 
-def in_rows(rows: Sequence[str]) -> str:
+def format_rows(rows: Sequence[str]) -> str:
     """Return the rows as an indented block of Markdown. A fenced block would later look like a call to the model."""
-    shown = [f"    {row}" for row in rows[:MAX_ROWS]]
+    lines = [f"    {row}" for row in rows[:MAX_ROWS]]
     if len(rows) > MAX_ROWS:
-        shown.append(f"    ... {len(rows) - MAX_ROWS} more rows")
-    return ROWS.format(rows="\n".join(shown))
+        lines.append(f"    ... {len(rows) - MAX_ROWS} more rows")
+    return ROWS.format(rows="\n".join(lines))
 
 
 def with_true_dates(sentence: str, output: str, question: str) -> str:
@@ -148,7 +148,7 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
     A name is supported if the question or the output contains it or its first three letters, or if the output contains
     its number (1 to 12 for a month; 0 to 6 or 1 to 7 for a weekday, both beginning with Monday). A name is replaced
     only if the output has exactly one number that can stand for a month, or for a weekday."""
-    known = f"{question}\n{output}".lower()
+    supported_text = f"{question}\n{output}".lower()
     numbers = {int(number) for number in map(_plain, NUMBER.findall(output)) if number.isdecimal()}
     for names, values, word in ((MONTHS, range(1, 13), "month"), (WEEKDAYS, range(8), "day")):
         candidates = numbers & set(values)
@@ -157,7 +157,7 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
         (number,) = candidates
         for at, name in enumerate(names, values[0]):
             fits = number in ((at,) if word == "month" else (at, at + 1))
-            supported = name.lower() in known or re.search(rf"\b{name[:3].lower()}\b", known)
+            supported = name.lower() in supported_text or re.search(rf"\b{name[:3].lower()}\b", supported_text)
             if not fits and not supported:
                 sentence = re.sub(rf"\b{name}\b", f"{word} {number}", sentence)
     return sentence
@@ -195,9 +195,9 @@ def agrees(sentence: str, rows: Sequence[str], question: str) -> bool:
     values = [set(map(_plain, NUMBER.findall(row))) for row in rows]
     numbers_in_sentence = [number for number in map(_plain, NUMBER.findall(sentence)) if number not in question_numbers]
     bare = [numbers for label, numbers in zip(words, values, strict=True) if not label]
-    all_bare = all(any(_among(number, numbers) for number in numbers_in_sentence) for numbers in bare)
+    all_bare = all(any(_contains_number(number, numbers) for number in numbers_in_sentence) for numbers in bare)
     for number in numbers_in_sentence:
-        theirs = [words[at] for at, numbers in enumerate(values) if _among(number, numbers)]
+        theirs = [words[at] for at, numbers in enumerate(values) if _contains_number(number, numbers)]
         if not any(label & sentence_words if label else all_bare for label in theirs):
             return False
     asked_for = {word.lower() for word in WORD.findall(question)}
@@ -208,7 +208,7 @@ def _plain(number: str) -> str:
     return number.rstrip(".,").replace(",", "")
 
 
-def _among(number: str, numbers: set[str]) -> bool:
+def _contains_number(number: str, numbers: set[str]) -> bool:
     """Return whether ``numbers`` contains ``number``, or a number that gives ``number`` when it is rounded to as many
     decimals."""
     if number in numbers:

@@ -72,13 +72,13 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
     names of existing variables, which are not overwritten unless the user gives that name."""
     question = question[:MAX_ASKED]
     files = dict(_files(question, hidden))
-    named = _find_name(question) if len(files) == 1 else ""
-    taken = set(variables)
+    requested_name = _find_name(question) if len(files) == 1 else ""
+    used_names = set(variables)
     lines = []
     codes = ", ".join(_codes_of_missing(question))
     for path, expression in files.items():
-        name = named or _free("lines" if expression.endswith(LINES) else path, taken)
-        taken.add(name)
+        name = requested_name or _free("lines" if expression.endswith(LINES) else path, used_names)
+        used_names.add(name)
         has_codes = codes and expression.startswith(("pd.read_csv(", "pd.read_excel("))
         reads = f"{expression.removesuffix(')')}, na_values=[{codes}])" if has_codes else expression
         lines.append(f"{name} = {reads}\n")
@@ -89,7 +89,9 @@ def _codes_of_missing(question: str) -> list[str]:
     """Return the numbers that stand for a missing value according to the question. pandas then reads them as missing in
     every column."""
     sentences = [] if AS_IT_IS.search(question) else re.split(r"(?<=[.?!;])\s|\n", question)
-    found = (code for one in sentences if MEANS_MISSING.search(one) for code in CODE_OF_MISSING.findall(one))
+    found = (
+        code for sentence in sentences if MEANS_MISSING.search(sentence) for code in CODE_OF_MISSING.findall(sentence)
+    )
     return list(dict.fromkeys(found))
 
 
@@ -102,8 +104,8 @@ def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
         path = (fact["path"] or fact["input"]) if fact else ""
         if fact and (expression := _expression(line[fact.end() :], path)):
             word = re.escape(path)
-            named = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
-            if named and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
+            mention = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
+            if mention and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
                 yield path, expression
             if fact["input"] and expression.startswith("pd."):
                 given.append((path, expression))
@@ -121,11 +123,11 @@ def _expression(text: str, path: str) -> str:
             continue
         rest = text[end:]
         if not rest.startswith("."):
-            return text[:end] if _only_reads(tree, path) else ""
+            return text[:end] if _is_only_read(tree, path) else ""
     return ""
 
 
-def _only_reads(tree: ast.Expression, path: str) -> bool:
+def _is_only_read(tree: ast.Expression, path: str) -> bool:
     if not all(isinstance(node, NODES) for node in ast.walk(tree)):
         return False
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]

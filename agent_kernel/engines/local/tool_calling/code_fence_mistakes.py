@@ -154,23 +154,32 @@ def with_inclusive_bins(code: str, question: str) -> str:
     for call in program.nodes:
         if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".cut"):
             continue
-        options = {one.arg: one.value for one in call.keywords}
+        options = {keyword.arg: keyword.value for keyword in call.keywords}
         bins = call.args[1] if len(call.args) > 1 else options.get("bins")
         if isinstance(bins, ast.Name):
-            assigned = (one for one in program.nodes if isinstance(one, ast.Assign))
-            bins = next((one.value for one in assigned if ast.unparse(one.targets[0]) == bins.id), None)
+            bins = _assigned_value(program, bins.id)
         if not isinstance(bins, ast.List) or not bins.elts:
             continue
-        edges = [(program.span(one), ast.unparse(one)) for one in bins.elts[1:]]
+        edges = [(program.span(edge), ast.unparse(edge)) for edge in bins.elts[1:]]
         inner = {int(text) for _, text in edges if text.isdecimal()}
         end = program.span(call)[1] - 1
         if "right" in options and ast.unparse(options["right"]) == "False":
+            # Each bin excludes its right end, so an end that is the highest value of a range is one too low.
             edits += [(*at, str(int(text) + 1)) for at, text in edges if text.isdecimal() and int(text) in highs]
         elif inner & lows and not inner & highs and "right" not in options:
+            # By default, each bin includes its right end; here the right ends are the lowest values of the next range.
             edits.append((end, end, ", right=False"))
         elif inner & highs and ast.unparse(bins.elts[0]) in map(str, lows) and "include_lowest" not in options:
+            # By default, the first bin excludes its left end, which is the lowest value of the first range.
             edits.append((end, end, ", include_lowest=True"))
     return program.apply_edits(edits) or code
+
+
+def _assigned_value(program: ParsedProgram, name: str) -> ast.expr | None:
+    for node in program.nodes:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return node.value
+    return None
 
 
 def lacks_name(code: str, errors: Sequence[str]) -> bool:
@@ -183,8 +192,8 @@ def lacks_name(code: str, errors: Sequence[str]) -> bool:
 def misses_variable(code: str, question: str) -> bool:
     """Return whether the question gives the name of the variable for the result, and the code does not set this
     variable. False for code that cannot be parsed."""
-    wanted = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
-    return bool(wanted) and bool(parse_or_empty(code).body) and not wanted & names_set(code)
+    names = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
+    return bool(names) and bool(parse_or_empty(code).body) and not names & names_set(code)
 
 
 def names_set(code: str) -> set[str]:
@@ -203,9 +212,9 @@ def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
     if not COMPLAINS.search(question):
         return ""
     facts = [match for text in hidden for match in FUNCTION.finditer(text)]
-    known = {fact["name"]: _functions_in(textwrap.dedent(fact["source"])) for fact in facts}
+    present_functions = {fact["name"]: _functions_in(textwrap.dedent(fact["source"])) for fact in facts}
     defined = _functions_in(code)
-    unchanged = [name for name, tree in defined.items() if known.get(name, {}).get(name) == tree]
+    unchanged = [name for name, tree in defined.items() if present_functions.get(name, {}).get(name) == tree]
     return unchanged[0] if unchanged and len(unchanged) == len(defined) else ""
 
 

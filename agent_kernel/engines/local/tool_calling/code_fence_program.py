@@ -64,7 +64,7 @@ async def write_program(
         return program
     code = with_printed_values(program.code, turn.slots)
     head, unset = unset_values(code, turn.slots)
-    for name in (one for one in unset if one not in turn.variables):
+    for name in (name for name in unset if name not in turn.variables):
         completion = DecodedCompletion(prompt)
         forced = f"{code_fence_prompt.OPEN}{head}{name} ="
         await completer.run(completion, decoding, forced=forced, stop=("\n", code_fence_prompt.CLOSE))

@@ -83,7 +83,7 @@ class Exchange:
 
     @property
     def names_things(self) -> bool:
-        """Whether the turn has facts about variables of the notebook, or names a data file."""
+        """Whether the hidden context describes variables of the notebook, or the question names a data file."""
         lines = [line for text in self.asked for line in text.splitlines()]
         return any(line.startswith(VARIABLES) or FILE.search(line) for line in lines)
 
@@ -174,7 +174,7 @@ class Exchange:
         result = self.awaiting
         if result is None or result.status != "error" or not self.ran_python(result):
             return None
-        programs = [self._code_of(one) for one in self.results]
+        programs = [self._code_of(result) for result in self.results]
         corrected = repair_program(programs[-1], result.text)
         if not corrected or corrected in programs or len(self._corrected) >= MAX_CORRECTIONS:
             return None
@@ -202,19 +202,19 @@ class Exchange:
         failed = self._tried_again(retry)
         notes = [f"(Note: an earlier try {self.objection(result)})" for result in failed]
         dropped = {result.call_id for result in failed}
-        shown: list[ChatMessage] = []
+        messages: list[ChatMessage] = []
         if self.asked:
             examples = method_examples(self.question) if self.names_things else ""
             parts = [*self.asked, *notes, *([examples] if examples else [])]
-            shown.append({"role": "user", "content": "\n\n".join(parts)})
+            messages.append({"role": "user", "content": "\n\n".join(parts)})
         for message in self.replies:
             if message.role == "tool" and message.call_id not in dropped:
-                shown.append({"role": "user", "content": output_text(message, self.question)})
+                messages.append({"role": "user", "content": output_text(message, self.question)})
             elif message.role == "assistant":
                 content = _assistant_text(message, dropped)
                 if content:
-                    shown.append({"role": "assistant", "content": content})
-        return shown
+                    messages.append({"role": "assistant", "content": content})
+        return messages
 
     def _tried_again(self, retry: bool) -> list[Message]:
         last_call = max((at for at, message in enumerate(self.replies) if message.calls), default=-1)

@@ -34,7 +34,10 @@ from agent_kernel.engines.local.decoding.completion import Completer, DecodedCom
 from agent_kernel.engines.local.decoding.output_format import grammar_of, stream_formatted, with_format_instruction
 from agent_kernel.engines.local.tool_calling import code_fence_examples, code_fence_fallback_answer, code_fence_prompt
 from agent_kernel.engines.local.tool_calling.call_json import new_call
-from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import checked_sentence, unless_data_are_missed
+from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import (
+    checked_sentence,
+    replace_if_data_are_missed,
+)
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     lacks_name,
     misses_variable,
@@ -157,10 +160,10 @@ class Fence:
             elif offered and result is None and turn.has_its_tables:
                 regex = _code_regex(turn, retry=False)
                 code = self._code(prompt, "", request, completer, regex=regex, turn=turn)
-                chunks = unless_data_are_missed(chunks, code)
+                chunks = replace_if_data_are_missed(chunks, code)
         async with aclosing(chunks):
             async for chunk in chunks:
-                yield replace(chunk, usage=_after(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
+                yield replace(chunk, usage=_round_usage(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
 
     def _examples(self, turns: Sequence[code_fence_prompt.Exchange]) -> Sequence[ChatMessage]:
         """Return the worked examples for a conversation. They stay the same after the first turn that demands values in
@@ -201,14 +204,14 @@ class Fence:
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
         decoding = replace(decoding_options(request.sampling), max_tokens=tokens, grammar=grammar)
-        known = {_tree_of(program) for program in (turn.failed_programs if retry else ())}
+        earlier_programs = {_tree_of(program) for program in (turn.failed_programs if retry else ())}
         spent = Usage()
         for seed in range(RESAMPLES + 1):
             program = await write_program(prompt, reading, turn, decoding, completer)
             code = program.code
             spent += program.usage
             repeated = retry and (
-                _tree_of(code) in known
+                _tree_of(code) in earlier_programs
                 or bool(unchanged_function(code, turn.hidden, turn.question))
                 or lacks_name(code, [result.text for result in turn.results])
             )
@@ -247,17 +250,17 @@ class Fence:
 
 
 def _reply_without_model(
-    turn: code_fence_prompt.Exchange, ran: Message, request: EngineRequest, *, retry: bool, must: bool
+    turn: code_fence_prompt.Exchange, result: Message, request: EngineRequest, *, retry: bool, must: bool
 ) -> list[Chunk]:
-    """Return the chunks of a reply to the result ``ran`` that does not need the model: a call of the corrected program
-    if the program failed, or an answer. Return an empty list if the model is needed."""
+    """Return the chunks of a reply to the result ``result`` that does not need the model: a call of the corrected
+    program if the program failed, or an answer. Return an empty list if the model is needed."""
     if request.tool_choice != "none" and _has_python(request.tools) and (corrected := turn.correction):
         return [CallChunk(corrected), EndChunk("calls", Usage())]
     if must or retry or request.output:
         return []
-    succeeded = ran.status == "success"
-    rows = code_fence_fallback_answer.rows_of(ran.text) if succeeded else []
-    unchanged = turn.unchanged_function(ran) if succeeded else ""
+    succeeded = result.status == "success"
+    rows = code_fence_fallback_answer.rows_of(result.text) if succeeded else []
+    unchanged = turn.unchanged_function(result) if succeeded else ""
     plain = code_fence_fallback_answer.plain(turn.results, rows, turn.question, unchanged)
     return [TextChunk(plain), EndChunk("stop", Usage())] if plain else []
 
@@ -294,7 +297,7 @@ async def code_margin(prompt: str, completer: Completer) -> tuple[float, Usage]:
     return free.logprobs[0] - bound.logprobs[0], free.usage
 
 
-def _after(spent: Usage, usage: Usage) -> Usage:
+def _round_usage(spent: Usage, usage: Usage) -> Usage:
     """Return the usage of a round from the usage of the decision between code and text (``spent``) and that of the
     decoding (``usage``). It includes the time of the decision, but not its two tokens. The reused tokens are those of
     the decision, because the decoding finds the whole prompt in the cache."""

@@ -46,7 +46,8 @@ async def forced_call(
         yield TextChunk(completion.text)
         yield EndChunk("length", completion.usage)
         return
-    # The toolbox checks what the grammar does not enforce, and the model reads its result.
+    # The toolbox checks the rules of the schema that the grammar does not enforce. If the arguments break one, the
+    # model reads the error as the result of the call.
     yield CallChunk(new_call(tool.name, parse_arguments(completion.text)))
     yield EndChunk("calls", completion.usage)
 

@@ -23,13 +23,13 @@ RULES = (
     "If no tool is needed, answer in plain text."
 )
 
-Written = Callable[[Message], str | None]
+FindVerbatim = Callable[[Message], str | None]
 """Returns the text that the model originally wrote for a message with calls, if the template would write it
 differently; otherwise None."""
 
 
 def chat(
-    messages: Sequence[Message], tools: Sequence[ToolSpec], template: TemplateProbe, written: Written
+    messages: Sequence[Message], tools: Sequence[ToolSpec], template: TemplateProbe, written: FindVerbatim
 ) -> list[ChatMessage]:
     """Return the messages for the chat template. If the template can list tools, it gets them separately; otherwise the
     system message describes them. System messages are joined and come first. Consecutive user messages become one,
@@ -55,7 +55,7 @@ def call_text(call: ToolCall) -> str:
     return f"<tool_call>\n{body}\n</tool_call>"
 
 
-def _convert(message: Message, template: TemplateProbe, written: Written) -> list[ChatMessage]:
+def _convert(message: Message, template: TemplateProbe, written: FindVerbatim) -> list[ChatMessage]:
     if message.role == "tool":
         return [_result(message, template)]
     if message.role == "assistant" and message.calls:
@@ -93,28 +93,28 @@ def _result(message: Message, template: TemplateProbe) -> ChatMessage:
 def _pair_calls(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
     """Return the messages with each call in a separate message, followed by its result, for templates that accept only
     one call per message."""
-    shown: list[ChatMessage] = []
+    paired: list[ChatMessage] = []
     results = {message["tool_call_id"]: message for message in messages if message["role"] == "tool"}
     split: set[str] = set()
     for message in messages:
         calls = message.get("tool_calls", ())
         if len(calls) < 2:
             if message.get("tool_call_id") not in split:
-                shown.append(message)
+                paired.append(message)
             continue
         for at, call in enumerate(calls):
-            shown.append({"role": "assistant", "content": "" if at else message["content"], "tool_calls": [call]})
-            shown += [results[call["id"]]] if call["id"] in results else []
+            paired.append({"role": "assistant", "content": "" if at else message["content"], "tool_calls": [call]})
+            paired += [results[call["id"]]] if call["id"] in results else []
             split.add(call["id"])
-    return shown
+    return paired
 
 
 def _join_user_messages(messages: Iterable[ChatMessage]) -> list[ChatMessage]:
     """Return the messages, in which consecutive user messages are joined to one."""
-    shown: list[ChatMessage] = []
+    joined: list[ChatMessage] = []
     for message in messages:
-        if shown and message["role"] == "user" == shown[-1]["role"]:
-            shown[-1] = {"role": "user", "content": f"{shown[-1]['content']}\n\n{message['content']}"}
+        if joined and message["role"] == "user" == joined[-1]["role"]:
+            joined[-1] = {"role": "user", "content": f"{joined[-1]['content']}\n\n{message['content']}"}
         else:
-            shown.append(message)
-    return shown
+            joined.append(message)
+    return joined

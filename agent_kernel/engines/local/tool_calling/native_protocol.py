@@ -31,7 +31,7 @@ from agent_kernel.engines.local.tool_calling.forced_call import must_call
 from agent_kernel.engines.local.tool_calling.native_prompt import chat
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
 from agent_kernel.engines.local.tool_calling.template_response_parser import DeclaredParser, form_of
-from agent_kernel.engines.local.tool_calling.verbatim_calls import Written
+from agent_kernel.engines.local.tool_calling.verbatim_calls import VerbatimCalls
 
 ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
 """End-of-turn tags of different models. If a model's template contains one, the answer ends there, even if the
@@ -50,7 +50,7 @@ class Native:
         self._loaded = loaded
         self._fences = fences
         self._form = form_of(loaded)
-        self._written = Written()
+        self._written = VerbatimCalls()
         self._probe: TemplateProbe | None = None
         self._probing = asyncio.Lock()
 
@@ -67,7 +67,7 @@ class Native:
         if forced:
             chunks = self._force_call(answer, forced)
         elif request.output is not None:
-            chunks = await self._in_format(answer, request.output)
+            chunks = await self._answer_in_format(answer, request.output)
         elif request.tools and request.tool_choice == "auto":
             chunks = self._free(answer)
         else:
@@ -82,7 +82,7 @@ class Native:
                 self._probe = await probe(completer.render)
         return self._probe
 
-    async def _in_format(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
+    async def _answer_in_format(self, answer: NativeRound, output: OutputFormat) -> AsyncGenerator[Chunk, None]:
         """Return the chunks of a text in the requested format, or of a call if the first token begins a call."""
         request, completer = answer.request, answer.completer
         plain = answer.prompt
@@ -152,7 +152,7 @@ class Native:
             yield TextChunk(head + completion.text)
             yield EndChunk("length", usage)
             return
-        # The toolbox checks what the grammar does not enforce, and the model reads its result.
+        # The toolbox checks the rules of the schema that the grammar does not enforce, and the model reads the error.
         call = new_call(tool.name, parse_arguments(completion.text))
         yield CallChunk(call)
         if prompt == answer.prompt:
@@ -213,26 +213,28 @@ class NativeRound:
     request: EngineRequest
     completer: Completer
     template: TemplateProbe
-    written: Written
+    written: VerbatimCalls
     ends: tuple[str, ...]
     prompt: str = ""
 
     async def render(self, messages: Sequence[Message], output: OutputFormat | None = None) -> str:
         """Render the conversation. Raises EngineError if the template refuses it."""
         tools = self.request.tools
-        shown = chat(messages, tools, self.template, self.written.of)
+        conversation = chat(messages, tools, self.template, self.written.of)
         if output is not None:
-            shown = with_format_instruction(shown, output)
-        return await self.completer.render(shown, [tool.to_json() for tool in tools] if self.template.tools else ())
+            conversation = with_format_instruction(conversation, output)
+        return await self.completer.render(
+            conversation, [tool.to_json() for tool in tools] if self.template.tools else ()
+        )
 
     async def keep(self, raw: str, message: Message) -> None:
         """Ensure that later prompts begin with this prompt, followed by ``raw``, the text that the model wrote for
         ``message``. If the template would write the message differently, ``raw`` is stored and used in later prompts
         instead, provided that this makes the common prefix longer."""
         after = [tool_result(call, "done", "success") for call in message.calls]
-        wanted = self.prompt + raw + self.template.end
+        expected = self.prompt + raw + self.template.end
         later = [*self.request.messages, message, *after]
-        if (await self.render(later)).startswith(wanted):
+        if (await self.render(later)).startswith(expected):
             return
         self.written.add(message, raw)
         if not (await self.render(later)).startswith(self.prompt + raw.rstrip()):

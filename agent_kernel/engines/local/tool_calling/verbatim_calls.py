@@ -14,7 +14,7 @@ ENTRIES = 1024
 CHARS = 4_000_000
 
 
-class Written:
+class VerbatimCalls:
     """Stores the original texts of messages by the id of the message's first call. The least recently used texts are
     dropped first."""
 

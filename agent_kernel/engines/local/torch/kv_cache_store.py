@@ -118,14 +118,14 @@ def _usable(state: KeptState, keys: Sequence[int], cut: Callable[[int], int]) ->
     return cut(min(shared, len(keys) - 1)) if can_crop(state.cache) else 0
 
 
-def _shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+def _shared_prefix(first: Sequence[int], second: Sequence[int]) -> int:
     """Return the length of the longest common prefix of two sequences. It uses bisection, since comparing slices is
     much faster than comparing items."""
-    low, high = 0, min(len(one), len(other))
-    one, other = tuple(one[:high]), tuple(other[:high])
+    low, high = 0, min(len(first), len(second))
+    first, second = tuple(first[:high]), tuple(second[:high])
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if first[low:middle] == second[low:middle]:
             low = middle
         else:
             high = middle - 1

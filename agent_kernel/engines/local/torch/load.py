@@ -88,8 +88,8 @@ class TorchModel:
     @property
     def end_ids(self) -> frozenset[int]:
         """The tokens that end a turn, from the generation config and the tokenizer."""
-        named = self.model.generation_config.eos_token_id
-        ids = named if isinstance(named, list) else [named]
+        configured = self.model.generation_config.eos_token_id
+        ids = configured if isinstance(configured, list) else [configured]
         return frozenset(int(token) for token in [*ids, self.tokenizer.eos_token_id] if token is not None)
 
 
@@ -176,15 +176,15 @@ def import_libraries() -> Libraries:
 def _device(torch: Any, name: str) -> str:
     """Return the device on which the model runs: cpu, cuda:N or auto. Raises EngineError if ``name`` does not
     exist."""
-    there = torch.cuda.is_available()
-    name = name or ("cuda" if there else "cpu")
+    has_cuda = torch.cuda.is_available()
+    name = name or ("cuda" if has_cuda else "cpu")
     if name == "cuda":
         name = "cuda:0"
     if name in ("cpu", "auto"):
         return name
     if not name.startswith("cuda:") or not name[5:].isdigit():
         raise EngineError(f"There is no device {name!r}; choose cpu, cuda, cuda:N or auto.")
-    if not there or int(name[5:]) >= torch.cuda.device_count():
+    if not has_cuda or int(name[5:]) >= torch.cuda.device_count():
         raise EngineError(
             f"This machine has no device {name}.", hint="Load the model with device cpu, or check the driver."
         )

@@ -37,7 +37,7 @@ def _class_name(path: Path) -> str:
     for name in NAMED_IN:
         file = path / name
         if file.is_file():
-            named = json.loads(file.read_text(encoding="utf-8")).get("processor_class")
-            if isinstance(named, str):
-                return named
+            class_name = json.loads(file.read_text(encoding="utf-8")).get("processor_class")
+            if isinstance(class_name, str):
+                return class_name
     return ""

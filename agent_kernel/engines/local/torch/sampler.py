@@ -49,7 +49,8 @@ class Choices:
 
     @property
     def plain(self) -> bool:
-        """Whether the most likely token is always chosen, so that the library can choose it."""
+        """Whether the library can choose the tokens of this request without this sampler: the most likely token is
+        always taken, and no log probabilities are requested."""
         return self.constraint is None and self.generator is None and not self.penalties and not self.decoding.logprob
 
     @property
@@ -80,12 +81,12 @@ def choose_tokens(rows: Any, choices: Sequence[Choices]) -> Any:
     """Choose the next token of each of several requests, and record it in its ``Choices``. ``rows`` contains their
     logits in float32, with shape (requests, vocabulary), and is changed. Return a tensor of the ids on its device."""
     torch = choices[0].torch
-    wanted = [at for at, one in enumerate(choices) if one.decoding.logprob]
-    raw = rows[wanted]  # a copy
+    with_logprob = [at for at, choice in enumerate(choices) if choice.decoding.logprob]
+    raw = rows[with_logprob]  # a copy
     groups: dict[tuple[float, ...], list[int]] = {}
-    for at, one in enumerate(choices):
-        one.restrict(rows[at : at + 1])
-        groups.setdefault(one.shape, []).append(at)
+    for at, choice in enumerate(choices):
+        choice.restrict(rows[at : at + 1])
+        groups.setdefault(choice.shape, []).append(at)
     tokens = torch.empty(len(choices), dtype=torch.long, device=rows.device)
     for shape, members in groups.items():
         part = rows[members]
@@ -99,12 +100,12 @@ def choose_tokens(rows: Any, choices: Sequence[Choices]) -> Any:
             part /= noise
         tokens[members] = part.argmax(dim=-1)
     logprobs = torch.zeros(len(choices), dtype=torch.float64, device=rows.device)
-    if wanted:
-        chosen = raw.gather(1, tokens[wanted].unsqueeze(1)).squeeze(1)
-        logprobs[wanted] = (chosen - raw.logsumexp(dim=-1)).double()
+    if with_logprob:
+        chosen = raw.gather(1, tokens[with_logprob].unsqueeze(1)).squeeze(1)
+        logprobs[with_logprob] = (chosen - raw.logsumexp(dim=-1)).double()
     # All rows are copied to the processor at once, because each copy waits until the device has finished its work.
-    for one, token, logprob in zip(choices, *torch.stack([tokens.double(), logprobs]).tolist(), strict=True):
-        one.note(int(token), logprob)
+    for choice, token, logprob in zip(choices, *torch.stack([tokens.double(), logprobs]).tolist(), strict=True):
+        choice.note(int(token), logprob)
     return tokens
 
 

@@ -23,7 +23,7 @@ from agent_kernel.engines.local.backend import (
     StepOutput,
 )
 from agent_kernel.engines.local.media.vision_chat_template import PictureTemplate
-from agent_kernel.engines.local.media.vision_inputs import Place, Sight
+from agent_kernel.engines.local.media.vision_inputs import PictureEncoder, Place
 from agent_kernel.engines.local.system_memory import GIB, read_memory
 from agent_kernel.engines.local.torch.forward import Forward
 from agent_kernel.engines.local.torch.grammar import Constraint, Grammars
@@ -56,15 +56,17 @@ class GenerateBackend:
         return self.adopt(load_model(path, options, self._cache_dir, progress), options)
 
     def adopt(self, loaded: TorchModel, options: LoadOptions) -> LoadedModel:
-        """Use a model that is already in memory, and return its description."""
+        """Run a model that ``load_model`` has already loaded, and return its description."""
         self._libraries = import_libraries()
         self._loaded = loaded
-        self._sight: Sight | None = None
+        self._picture_encoder: PictureEncoder | None = None
         self._template: PictureTemplate | None = None
         if loaded.processor is not None:
-            sight = self._sight = Sight(loaded.processor, loaded.model, self._libraries.torch)
-            self._template = PictureTemplate(loaded.processor, sight.placeholder, sight.spelled)
-        self._forward = Forward(self._libraries, loaded.model, self._sight)
+            picture_encoder = self._picture_encoder = PictureEncoder(
+                loaded.processor, loaded.model, self._libraries.torch
+            )
+            self._template = PictureTemplate(loaded.processor, picture_encoder.placeholder, picture_encoder.spelled)
+        self._forward = Forward(self._libraries, loaded.model, self._picture_encoder)
         self._grammars: Grammars | None = None
         free = _free_memory(self._libraries.torch, loaded.device)
         self._budget = int(options.cache_gb * GIB) or max(LEAST_KEPT, free // DEFAULT_SHARE)
@@ -77,7 +79,7 @@ class GenerateBackend:
             template=loaded.template,
             architecture=loaded.architecture,
             context_length=loaded.context_length,
-            sees=self._sight is not None,
+            sees=self._picture_encoder is not None,
             parameters=loaded.parameters,
             response_template=loaded.response_template,
             at_once=options.at_once or AT_ONCE,
@@ -95,10 +97,10 @@ class GenerateBackend:
     def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
         """Return the token ids of a rendered prompt, in which each picture replaces its placeholder. Raises EngineError
         for a model without vision, and InvalidRequest for a picture that cannot be read."""
-        return self._require_sight().ids(text, pictures)
+        return self._require_encoder().ids(text, pictures)
 
     def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
-        places = self._require_sight().places(ids, pictures) if pictures else []
+        places = self._require_encoder().places(ids, pictures) if pictures else []
         keys = _keys(ids, places)
         choices = Choices(self._libraries, ids, decoding, self._constraint(decoding), self._loaded.device)
         begun = self._kept.longest(keys, lambda at: _cut(at, places))
@@ -183,10 +185,10 @@ class GenerateBackend:
             self._grammars = Grammars(self._loaded)
         return self._grammars.begin(decoding.grammar)
 
-    def _require_sight(self) -> Sight:
-        if self._sight is None:
+    def _require_encoder(self) -> PictureEncoder:
+        if self._picture_encoder is None:
             raise EngineError("This model reads text only.", hint="Choose a model that takes images.")
-        return self._sight
+        return self._picture_encoder
 
 
 def _keys(ids: Sequence[int], places: Sequence[Place]) -> list[int]:

@@ -132,7 +132,7 @@ class LocalEngine:
 
     async def infill(self, gap: Gap) -> AsyncGenerator[Filling, None]:
         """Complete code with the loaded model. A model call, or a newer completion, ends this completion."""
-        if silence := self._why_no_infill():
+        if silence := self._infill_silence():
             yield Filling(silence=silence)
             return
         assert self._worker is not None
@@ -143,7 +143,7 @@ class LocalEngine:
         finally:
             self._watch.touch()
 
-    def _why_no_infill(self) -> Silence:
+    def _infill_silence(self) -> Silence:
         if self._streams or self._loading is not None or self._refusal is not None:
             return "busy"
         if self._worker is None or not self._worker.alive:
@@ -156,7 +156,7 @@ class LocalEngine:
         once more, to the next worker."""
         for tries_left in (1, 0):
             begun = False
-            async with aclosing(self._until_ready()) as waits:
+            async with aclosing(self._await_ready()) as waits:
                 async for wait in waits:
                     yield wait
             worker = self._worker
@@ -239,13 +239,13 @@ class LocalEngine:
                 case "unload":
                     await self.unload(verdict.why)
                     return
-                case "leave":
-                    await self._leave(verdict.why)
+                case "abort":
+                    await self._abort(verdict.why)
                     return
                 case what:
                     self._refusal = self._too_little(verdict.why) if what == "refuse" else None
 
-    async def _leave(self, why: str) -> None:
+    async def _abort(self, why: str) -> None:
         """End the worker. Running requests, and requests that wait for the model to load, raise OutOfMemory with the
         reason ``why``."""
         self._left = self._too_little(why)
@@ -259,7 +259,7 @@ class LocalEngine:
             hint="Free some memory and ask again, or choose a smaller model.",
         )
 
-    async def _until_ready(self) -> AsyncGenerator[WaitChunk, None]:
+    async def _await_ready(self) -> AsyncGenerator[WaitChunk, None]:
         """Yield chunks with the progress of loading until the worker is ready. One load serves all waiting requests;
         cancelling a request does not stop the load."""
         if self._worker is not None and self._worker.alive and self._loading is None:
@@ -364,4 +364,4 @@ def check(request: EngineRequest) -> None:
         "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
         "grammar": output is not None and output.kind == "grammar",
     }
-    refuse_fields([name for name, wanted in fields.items() if wanted], "a model of this machine", HINT)
+    refuse_fields([name for name, is_set in fields.items() if is_set], "a model of this machine", HINT)

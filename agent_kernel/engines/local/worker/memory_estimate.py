@@ -45,7 +45,7 @@ def footprint(model: LocalModel, options: LoadOptions, cache_dir: Path) -> Footp
     process counts. Blocking, since it reads the disk."""
     if options.device not in ("", "cpu"):
         return Footprint(TORCH_BASE, TORCH_BASE)
-    if model.path.is_file() and _by_openvino(model, options):
+    if model.path.is_file() and _runs_in_openvino(model, options):
         peak, loaded = q8_0_bytes(model.path.stat().st_size)
         return Footprint(loaded if is_built(model.path, cache_dir) else peak, loaded)
     if model.path.is_file():
@@ -74,7 +74,7 @@ def fit_options(
     cache fits; the error names the ``holders`` of most memory."""
     need = footprint(model, options, cache_dir)
     free = memory.available - reserve
-    floor = OPENVINO_FLOOR if _by_openvino(model, options) else CACHE_FLOOR
+    floor = OPENVINO_FLOOR if _runs_in_openvino(model, options) else CACHE_FLOOR
     cache = min(int(options.cache_gb * GIB) or max(GIB, memory.available // CACHE_SHARE), free - need.loaded)
     if free < need.peak or cache < floor:
         raise out_of_memory(model.name, max(need.peak, need.loaded + floor), memory, reserve, holders())
@@ -98,7 +98,7 @@ def out_of_memory(name: str, needed: int, memory: Memory, reserve: int, holders:
     )
 
 
-def _by_openvino(model: LocalModel, options: LoadOptions) -> bool:
+def _runs_in_openvino(model: LocalModel, options: LoadOptions) -> bool:
     if options.backend:
         return options.backend == "openvino"
     return model.path.is_file() or (model.path / "openvino_model.xml").is_file()

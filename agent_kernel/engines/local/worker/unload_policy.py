@@ -23,11 +23,11 @@ starting does not unload the model."""
 
 @dataclass(frozen=True, slots=True)
 class UnloadDecision:
-    """A decision about a loaded model, and its reason ``why``. ``stay``: the model stays loaded. ``unload``: unload it,
-    since no request runs. ``refuse``: refuse new requests, since some are running. ``leave``: unload it at once and end
-    all requests."""
+    """A decision about a loaded model, and its reason ``why``. ``stay``: the model stays loaded. ``unload``: unload
+    it, since no request runs. ``refuse``: refuse new requests, since some are running. ``abort``: unload it at once
+    and end all requests."""
 
-    what: Literal["stay", "unload", "refuse", "leave"]
+    what: Literal["stay", "unload", "refuse", "abort"]
     why: str = ""
 
 
@@ -67,7 +67,7 @@ class UnloadPolicy:
                 f"{megabytes(memory.available)} of memory are available, and {megabytes(reserve)} are reserved for you"
             )
             if memory.available < reserve // CRITICAL:
-                return UnloadDecision("leave", why)
+                return UnloadDecision("abort", why)
             if self._low >= PATIENCE:
                 return UnloadDecision("refuse" if busy else "unload", why)
         if not busy and self._idle_s and self._clock() - self._touched >= self._idle_s:

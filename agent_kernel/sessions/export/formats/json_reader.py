@@ -32,11 +32,11 @@ backtracks: an unterminated string is read to the end of the document, and the t
 
 
 def loads(
-    document: bytes, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES, *, what: str = "document"
+    document: bytes, max_bytes: int, max_depth: int, max_values: int = MAX_VALUES, *, document_name: str = "document"
 ) -> Fields:
     """Parse UTF-8 JSON within the limits. A duplicate key in an object is refused, because parsers disagree about which
-    of the two values counts. ``what`` is the name of the document in error messages. Raises InvalidRequest."""
-    check_size(document, max_bytes, max_values, what=what)
+    of the two values counts. ``document_name`` is the name of the document in error messages. Raises InvalidRequest."""
+    check_size(document, max_bytes, max_values, document_name=document_name)
     try:
         body = json.loads(
             document.decode(), parse_constant=_refuse_number, parse_float=_finite_float, object_pairs_hook=_unique_keys
@@ -48,18 +48,18 @@ def loads(
         # Python's own message about a long integer recommends a function of Python, which does not help the author of
         # the document.
         why = "a number has too many digits" if "integer string conversion" in str(error) else error
-        raise InvalidRequest(f"The {what} is not JSON: {why}.") from error
+        raise InvalidRequest(f"The {document_name} is not JSON: {why}.") from error
     if too_deep:
-        raise InvalidRequest(f"The {what} has more than {max_depth} levels.")
-    return Fields(body, what)
+        raise InvalidRequest(f"The {document_name} has more than {max_depth} levels.")
+    return Fields(body, document_name)
 
 
-def check_size(document: bytes, max_bytes: int, max_values: int, *, what: str = "document") -> None:
+def check_size(document: bytes, max_bytes: int, max_values: int, *, document_name: str = "document") -> None:
     """Check the limits without decoding. Raises InvalidRequest."""
     if len(document) > max_bytes:
-        raise InvalidRequest(f"The {what} has {len(document)} bytes, more than the limit of {max_bytes}.")
+        raise InvalidRequest(f"The {document_name} has {len(document)} bytes, more than the limit of {max_bytes}.")
     if has_too_many_values(document, max_values):
-        raise InvalidRequest(f"The {what} has more than {max_values} values.")
+        raise InvalidRequest(f"The {document_name} has more than {max_values} values.")
 
 
 def has_too_many_values(document: bytes, values: int) -> bool:

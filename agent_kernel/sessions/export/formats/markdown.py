@@ -33,7 +33,7 @@ def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[
     written completely, and of the other branches what no earlier one has shown."""
     page = _MarkdownPage(transcript, beside)
     chosen = transcript.session.branch if branch is None else branch
-    lines = [f"# {_inline(transcript.session.title or transcript.session.key.id)}", "", page.about(chosen)]
+    lines = [f"# {_inline(transcript.session.title or transcript.session.key.id)}", "", page.header_line(chosen)]
     lines += page.branch(chosen)
     if branch is None:
         for other in transcript.branches:
@@ -52,9 +52,9 @@ class _MarkdownPage:
         self._turns: set[str] = set()
         self._items: set[int] = set()
 
-    def about(self, branch: str) -> str:
+    def header_line(self, branch: str) -> str:
         session = self._whole.session
-        facts = [f"session {_code(session.key.id)}", f"begun {_when(session.created)}"]
+        facts = [f"session {_code(session.key.id)}", f"begun {_format_time(session.created)}"]
         if len(self._whole.branches) > 1:
             facts.append(f"branch {_code(branch)} of {len(self._whole.branches)}")
         if session.tags:
@@ -85,7 +85,7 @@ class _MarkdownPage:
                 yield from self._turn(f"{number}{', continued' if continued else ''}", turn, of_turn.get(turn.id, []))
 
     def _turn(self, number: str, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
-        facts = [_when(turn.opened), *([_code(turn.model)] if turn.model else [])]
+        facts = [_format_time(turn.opened), *([_code(turn.model)] if turn.model else [])]
         if turn.state != "committed":
             facts.append(f"{turn.state}{': ' + _inline(turn.reason) if turn.reason else ''}")
         yield from ("", f"### Turn {number}", "", " · ".join(facts))
@@ -187,5 +187,5 @@ def _clean(text: str) -> str:
     return plain.encode("utf-8", "replace").decode()
 
 
-def _when(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

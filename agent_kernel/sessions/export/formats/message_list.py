@@ -50,11 +50,11 @@ def visible_messages(transcript: Transcript, branch: str | None, left_out: dict[
     turns. A call is never separated from its result, since both belong to one turn. ``left_out`` counts the other
     messages."""
     turns, items = transcript.select_branch(branch)
-    shown = {turn.id for turn in turns if turn.state not in ("failed", "open")}
+    visible_turn_ids = {turn.id for turn in turns if turn.state not in ("failed", "open")}
     for item in items:
         if item.message.hidden:
             _count(left_out, "hidden")
-        elif item.turn not in shown:
+        elif item.turn not in visible_turn_ids:
             _count(left_out, "of failed turns")
         else:
             yield item.message
@@ -66,8 +66,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
     return {name: value for name, value in message.to_json().items() if name not in ("hidden", "extra")}
 
 
-def _count(left_out: dict[str, int], what: str) -> None:
-    left_out[what] = left_out.get(what, 0) + 1
+def _count(left_out: dict[str, int], kind: str) -> None:
+    left_out[kind] = left_out.get(kind, 0) + 1
 
 
 def _turns(messages: Iterator[Message]) -> Iterator[list[Message]]:
@@ -97,8 +97,8 @@ def _strict(messages: Sequence[tuple[Fields, Message]]) -> Iterator[Message]:
 
 
 def pending_calls(place: Fields, waiting: Mapping[str, str], message: Message) -> dict[str, str]:
-    """Return the calls without a result after this message, as ``call_pairs.pending_calls`` does. ``waiting`` are those
-    before it. Error messages name the position ``place``."""
+    """Return the calls that have no result after this message, as ``call_pairs.pending_calls`` does. ``waiting`` are
+    the calls that had no result before it. Error messages name the position ``place``."""
     try:
         return call_pairs.pending_calls(waiting, [message])
     except InvalidRequest as error:
@@ -117,9 +117,9 @@ def _lenient(messages: Sequence[Message], left_out: dict[str, int]) -> Iterator[
             yield replace(message, call_id=id, name=message.name or name, status=message.status or "success", calls=())
             continue
         yield from call_pairs.interrupted_results(waiting, "")
-        named = _with_ids(message) if message.role == "assistant" else replace(message, calls=())
-        waiting = {call.id: call.name for call in named.calls}
-        yield replace(named, call_id=None)
+        with_ids = _with_ids(message) if message.role == "assistant" else replace(message, calls=())
+        waiting = {call.id: call.name for call in with_ids.calls}
+        yield replace(with_ids, call_id=None)
     yield from call_pairs.interrupted_results(waiting, "")
 
 

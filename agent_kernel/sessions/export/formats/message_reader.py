@@ -63,8 +63,8 @@ class MessageReader:
         if rest:
             self.leave_out("videos", rest)
 
-    def leave_out(self, what: str, count: int = 1) -> None:
-        self.left_out[what] = self.left_out.get(what, 0) + count
+    def leave_out(self, kind: str, count: int = 1) -> None:
+        self.left_out[kind] = self.left_out.get(kind, 0) + count
 
     def keep(self, place: Fields, mime: str, data: bytes) -> Media:
         """Add the bytes to ``blobs``, and return a Media that refers to them. Raises InvalidRequest, which names
@@ -95,9 +95,9 @@ class MessageReader:
                 self._one_more(part)
                 yield medium(part)
             case "image_url":
-                yield self._of_url(part.child("image_url"))
+                yield self._convert_image(part.child("image_url"))
             case "file":
-                yield self._of_file(part.child("file"))
+                yield self._convert_file(part.child("file"))
             case "video":
                 yield from self._video(part)
             case kind:
@@ -109,24 +109,24 @@ class MessageReader:
             part.refuse("there are fewer images than image parts")
         if isinstance(image.value, dict):
             self._one_more(part)
-            named = medium(part)
-            if image.get("hash", str) != named.hash:
+            reference = medium(part)
+            if image.get("hash", str) != reference.hash:
                 image.refuse("has another hash than the image part that it belongs to")
-            return named
+            return reference
         known = medium(part) if part.child("hash").value is not None else None
         image_medium = self.keep(image, known.mime if known else PNG, decode_base64(image))
         if known is not None and image_medium != known:
             image.refuse("the bytes do not match their hash and size")
         return image_medium
 
-    def _of_url(self, image: Fields) -> Part:
+    def _convert_image(self, image: Fields) -> Part:
         """Convert an image. An image at a URL is not fetched, because its author would learn who reads the document."""
         url = image if isinstance(image.value, str) else image.child("url")
         if not isinstance(url.value, str):
             url.refuse("should be a URL")
         return self._data_url(url) or self._elsewhere(url)
 
-    def _of_file(self, file: Fields) -> Part:
+    def _convert_file(self, file: Fields) -> Part:
         data = file.child("file_data")
         stored_medium = self._data_url(data) if isinstance(data.value, str) else None
         if stored_medium is None:
@@ -180,12 +180,12 @@ def unwrap(message: Fields) -> Fields:
     """Remove the tags of mistral.rs, which wraps values as {"Left": text} or {"Right": list of objects}."""
     if not isinstance(message.value, dict):
         message.refuse("should be an object")
-    return Fields({name: _either(value) for name, value in message.value.items()}, message.place)
+    return Fields({name: _remove_tag(value) for name, value in message.value.items()}, message.place)
 
 
 def is_tagged(message: Any) -> bool:
     """Return whether a message has values that mistral.rs has wrapped as {"Left": ...} or {"Right": ...}."""
-    return isinstance(message, dict) and _either(message.get("role")) is not message.get("role")
+    return isinstance(message, dict) and _remove_tag(message.get("role")) is not message.get("role")
 
 
 def decode_base64(field: Fields) -> bytes:
@@ -197,7 +197,7 @@ def decode_base64(field: Fields) -> bytes:
         field.refuse("should be base64")
 
 
-def _either(value: Any) -> Any:
+def _remove_tag(value: Any) -> Any:
     if isinstance(value, dict) and len(value) == 1 and value.keys() <= {"Left", "Right"}:
         return next(iter(value.values()))
     return value

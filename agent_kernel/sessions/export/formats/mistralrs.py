@@ -41,7 +41,7 @@ def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) 
     the files of the session. Results are written in the order of their calls, since a reader can assign them to the
     calls only by their order. ``left_out`` counts, by kind, what is not written."""
     media = _MediaLists(transcript, left_out)
-    messages = [_body(message, media) for message in _in_call_order(visible_messages(transcript, branch, left_out))]
+    messages = [_body(message, media) for message in _sort_results(visible_messages(transcript, branch, left_out))]
     files = [mistralrs_files.write(file, transcript.blobs.get(file.hash)) for file in transcript.files]
     lists = {"images": media.images, "videos": media.videos, "files": [*media.files, *files]}
     return json.dumps({"messages": messages, **lists}, separators=(",", ":")).encode()
@@ -59,14 +59,14 @@ def read(document: Fields, namespace: str) -> Transcript:
     blobs = reader.blobs | {file.hash: data for file, data in files if data is not None}
     # ``media`` are the files that ``write`` created from media. They are recognized by their ids.
     media = {file.hash[:12]: file for file, data in files if data is not None and file.id == _file_id(file.hash)}
-    named: set[str] = set()
-    messages = [(place, _with_media(message, media, named)) for place, message in messages]
+    used_ids: set[str] = set()
+    messages = [(place, _with_media(message, media, used_ids)) for place, message in messages]
     transcript = transcript_from_messages(messages, blobs, namespace, reader.left_out, strict=False)
     session = replace(transcript.session, title=_title(document), tags=_tags(document))
-    return replace(transcript, session=session, files=tuple(file for file, _ in files if file.id not in named))
+    return replace(transcript, session=session, files=tuple(file for file, _ in files if file.id not in used_ids))
 
 
-def _in_call_order(messages: Iterator[Message]) -> Iterator[Message]:
+def _sort_results(messages: Iterator[Message]) -> Iterator[Message]:
     """Yield the messages with the results of each round in the order of their calls. They may be stored in the order in
     which the calls ended."""
     order: dict[str | None, int] = {}
@@ -148,7 +148,7 @@ class _MediaLists:
 
 def _file(medium: Media, data: bytes, role: str, created: int) -> dict[str, Any]:
     suffix = medium.mime.partition("/")[2].partition(";")[0]
-    mine = role == "user"
+    is_upload = role == "user"
     body = {
         "id": _file_id(medium.hash),
         "name": f"{medium.hash[:12]}.{suffix}",
@@ -156,8 +156,8 @@ def _file(medium: Media, data: bytes, role: str, created: int) -> dict[str, Any]
         "mime_type": medium.mime,
         "bytes": medium.size,
         "created_at": created,
-        "purpose": "user_data" if mine else "agent_output",
-        "source": {"tool": "user_upload" if mine else "python", "round": 0, "turn": 0},
+        "purpose": "user_data" if is_upload else "agent_output",
+        "source": {"tool": "user_upload" if is_upload else "python", "round": 0, "turn": 0},
     }
     return values.with_body(body, data, text=values.is_text(medium.mime))
 

@@ -112,7 +112,7 @@ def test_an_unknown_name_is_answered_with_what_there_is_and_the_closest(tmp_path
         resolve("coder-1.5", tmp_path)
     assert "Did you mean coder-1.5b?" in failed.value.message
     assert failed.value.details == {"known": ["default", *catalog()], "closest": "coder-1.5b"}
-    with pytest.raises(UnknownModel, match=r"Known: default, coder-0\.5b, coder-1\.5b, coder-7b, qwen3-4b"):
+    with pytest.raises(UnknownModel, match=r"The catalog has: default, coder-0\.5b, coder-1\.5b, coder-7b, qwen3-4b"):
         resolve("xyzzy", tmp_path)
 
 

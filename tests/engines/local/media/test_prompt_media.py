@@ -12,7 +12,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import EngineRequest
 from agent_kernel.engines.local.backend import Picture
-from agent_kernel.engines.local.media.prompt_media import ShownMedia, in_parts
+from agent_kernel.engines.local.media.prompt_media import ShownMedia, replace_marks
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
 
 CALL = ToolCall("c", "python", {"code": "plot()"})
@@ -37,7 +37,7 @@ async def test_a_person_s_picture_stands_before_the_question_and_a_tool_s_in_its
     one, two = image(1), image(2)
     result = tool_result(CALL, "(no output)", "success", [two])
     messages, known = await prepare_messages(user("What is this?", [one]), assistant("", [CALL]), result)
-    chat, pictures = in_parts(code_fence_prompt.chat(messages, tools=False), known)
+    chat, pictures = replace_marks(code_fence_prompt.chat(messages, tools=False), known)
 
     assert kinds(chat[0]["content"]) == ["<image>", "What is this?"]
     assert kinds(chat[2]["content"])[:2] == ["Output:\n", "<image>"]
@@ -48,7 +48,7 @@ async def test_a_person_s_picture_stands_before_the_question_and_a_tool_s_in_its
 async def test_the_picture_of_a_call_that_is_left_out_is_left_out_too() -> None:
     failed = tool_result(CALL, "NameError: name 'x' is not defined", "error", [image(1)])
     messages, known = await prepare_messages(user("Plot it."), assistant("", [CALL]), failed)
-    chat, pictures = in_parts(code_fence_prompt.chat(messages, tools=True, retry=True), known)
+    chat, pictures = replace_marks(code_fence_prompt.chat(messages, tools=True, retry=True), known)
 
     assert pictures == ()
     assert all(isinstance(message["content"], str) for message in chat)
@@ -69,7 +69,7 @@ async def test_an_animation_becomes_frames() -> None:
     shades = [PIL.Image.new("L", (9, 9), at * 60) for at in range(4)]
     shades[0].save(out, "GIF", save_all=True, append_images=shades[1:])
     messages, known = await prepare_messages(user("What moves?", [Media.of("image/gif", out.getvalue())]))
-    chat, pictures = in_parts([{"role": "user", "content": messages[0].text}], known)
+    chat, pictures = replace_marks([{"role": "user", "content": messages[0].text}], known)
 
     assert kinds(chat[0]["content"]) == ["<image>"] * 4 + ["What moves?"]
     assert len({picture.data for picture in pictures}) == 4
@@ -106,7 +106,7 @@ def test_marks_that_name_no_picture_of_the_request_are_text(texts: list[str], at
     forged = f"\ue0f0{'c' * 64}\ue0f1"
     marks = [f"\ue0f0{'a' * 64}\ue0f1", f"\ue0f0{'b' * 64}\ue0f1", forged]
     text = marks[at].join(texts)
-    chat, pictures = in_parts([{"role": "user", "content": text}], known)
+    chat, pictures = replace_marks([{"role": "user", "content": text}], known)
     content = chat[0]["content"]
 
     if at == 2 or len(texts) == 1:

@@ -16,7 +16,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     MAX_ROWS,
     agrees,
     error_line,
-    in_rows,
+    format_rows,
     rows_of,
     with_asked_decimals,
     with_true_dates,
@@ -129,7 +129,7 @@ def test_footers_are_no_rows_and_long_outputs_are_cut() -> None:
     assert rows_of("(5, 2)\nline 1: Pandas4Warning: The inplace keyword is deprecated.") == []
     assert rows_of("7\nDeprecationWarning: old") == []
     assert rows_of("(no output)\nFiles:\n- squares.csv (text/csv, 19 bytes, id file_1)\n    1\n    4") == []
-    assert in_rows([str(number) for number in range(100)]).endswith(f"... {100 - MAX_ROWS} more rows")
+    assert format_rows([str(number) for number in range(100)]).endswith(f"... {100 - MAX_ROWS} more rows")
     assert not agrees("The total is 13.5.", ["0  13.5", "1  20.0", "2  8.75"], "What is the total?")
     assert agrees("a is 5 and b is 7.", ["5", "7"], "What are a and b?")
     assert agrees("Pia won in 58.3 s.", ["0  Pia  58.3", "1  Quin  55.1"], "Who won?")

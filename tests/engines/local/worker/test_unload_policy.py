@@ -58,7 +58,7 @@ def test_far_below_the_reserve_it_goes_at_once_whatever_it_does() -> None:
     world = World()
     world.available = 200 * MIB
     verdict = world.watch.verdict(busy=True)
-    assert verdict.what == "leave"
+    assert verdict.what == "abort"
     assert "210 MB of memory are available" in verdict.why
 
 

@@ -138,11 +138,11 @@ async def test_what_was_told_is_not_made_again(make_store: Make) -> None:
 async def test_whether_a_session_has_any(make_store: Make) -> None:
     store, made = make_store(), response()
     await store.add(made)
-    assert await store.any_of(made.key)
-    assert not await store.any_of(response(session="s2").key)
-    assert not await store.any_of(response(ResponseOwner("other", "user")).key)
+    assert await store.has_response(made.key)
+    assert not await store.has_response(response(session="s2").key)
+    assert not await store.has_response(response(ResponseOwner("other", "user")).key)
     await store.delete(ME, made.id)
-    assert not await store.any_of(made.key)
+    assert not await store.has_response(made.key)
 
 
 async def test_old_ones_go(make_store: Make) -> None:
@@ -218,7 +218,7 @@ async def test_what_servers_store_and_end_at_once_is_whole_at_each_of_them(
         assert await store.frames(ME, made[0].id) == [b"frame\n\n"]
     await stores[0].forget(made[0].key)
     assert [await stores[1].get(ME, one.id) for one in made] == [None] * 60
-    assert not await stores[2].any_of(made[0].key)
+    assert not await stores[2].has_response(made[0].key)
 
 
 async def test_a_response_that_another_server_deletes_does_not_come_back(
