@@ -27,6 +27,7 @@ SCRIPT: list[Json] = [
     {"text": "Let me ask. ", "calls": [ASK], "when": "weather one"},
     {"text": "", "calls": [ASK], "when": "weather two"},
     {"text": "", "calls": [ASK], "when": "weather three"},
+    {"text": "", "calls": [ASK], "when": "weather four"},
     {"text": "", "calls": [{"name": "travel.book", "arguments": {}}], "when": "travel"},
     {"text": "Sunny.", "when": "weather", "loop": True},
     {"text": "I compute. ", "calls": [RUN], "when": "permitted"},
@@ -178,6 +179,17 @@ async def test_a_function_is_returned_and_its_result_alone_goes_on(client: Async
         "tool: 20 degrees",
         "assistant: Sunny.",
     ]
+
+
+async def test_the_result_of_a_function_may_be_sent_again(client: AsyncOpenAI) -> None:
+    made = await client.responses.create(model="default", input="weather four", tools=[WEATHER])
+    call = made.output[-1]
+    assert call.type == "function_call"
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "20 degrees"}
+    asked: Any = {"model": "default", "tools": [WEATHER], "previous_response_id": made.id}
+    answers = [(await client.responses.create(input=[result], **asked)).output_text for _ in range(3)]
+    other = await client.responses.create(input="weather: forget it.", **asked)
+    assert {*answers, other.output_text} == {"Sunny."}
 
 
 @pytest.mark.parametrize("store", [True, False])
