@@ -315,11 +315,11 @@ async def test_what_tools_did_elsewhere_is_said_in_a_new_session_and_once(
         {"role": "assistant", "content": "It is 42."},
         {"role": "user", "content": "And?"},
     ]
-    await client.responses.create(model="default", input=items, conversation="from elsewhere")
+    await client.responses.create(model="default", input=items, extra_body={"session_id": "from elsewhere"})
     told = await read_messages(server, "from elsewhere")
     assert told[:4] == ["user: Six by seven.", "assistant: ", "tool: 42", "assistant: It is 42."]
     items += [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "More."}]
-    await client.responses.create(model="default", input=items, conversation="from elsewhere")
+    await client.responses.create(model="default", input=items, extra_body={"session_id": "from elsewhere"})
     assert await read_messages(server, "from elsewhere") == [*told, "user: More.", "assistant: Hello."]
 
 
@@ -362,7 +362,7 @@ async def test_a_response_that_is_not_stored_leaves_nothing(client: AsyncOpenAI,
 
 
 async def test_a_conversation_is_a_session(client: AsyncOpenAI, server: AgentServer) -> None:
-    await client.responses.create(model="default", input="one", conversation="my talk")
+    await client.responses.create(model="default", input="one", extra_body={"session_id": "my talk"})
     made = await client.responses.create(model="default", input="two", conversation={"id": "my talk"})
     assert (session(made), made.conversation and made.conversation.id) == ("my talk", "my talk")
     assert len(await read_messages(server, "my talk")) == 4
@@ -375,6 +375,14 @@ MISTAKES: dict[str, tuple[Json, str | None, str | None]] = {
         "previous_response_id",
     ),
     "an unknown reference": ({"input": [{"type": "item_reference", "id": "msg_none"}]}, "item_not_found", "input"),
+    "an unknown conversation": ({"conversation": "conv_none"}, "not_found", "conversation"),
+    "an unknown conversation, by reference": ({"conversation": {"id": "conv_none"}}, "not_found", "conversation"),
+    "an unknown field to include": ({"include": ["reasoning.encrypted_content", "x"]}, None, "include[1]"),
+    "a format without its schema": (
+        {"text": {"format": {"type": "json_schema", "name": "a"}}},
+        None,
+        "text.format.schema",
+    ),
     "two sessions": ({"conversation": "a", "session_id": "b"}, None, None),
     "a response and a conversation": (
         {"previous_response_id": "resp_none", "conversation": "a"},
@@ -497,7 +505,9 @@ async def test_a_client_that_leaves_stops_what_is_not_in_the_background(
 
 
 async def test_a_deleted_one_is_gone_and_stopped(client: AsyncOpenAI, server: AgentServer) -> None:
-    made = await client.responses.create(model="default", input="hang", background=True, conversation="a deleted one")
+    made = await client.responses.create(
+        model="default", input="hang", background=True, extra_body={"session_id": "a deleted one"}
+    )
     async with server.client() as http:
         reply = await http.delete(f"agent/v1/responses/{made.id}")
         assert reply.json() == {"id": made.id, "object": "response", "deleted": True}
@@ -555,6 +565,8 @@ async def test_what_it_was_made_from_is_listed(client: AsyncOpenAI) -> None:
     assert then["session_id"] == session(made)
     shown = await client.responses.input_items.list(made.id, limit=1, include=["message.input_image.image_url"])
     assert shown.data[0].to_dict()["content"][1]["image_url"] == dot  # type: ignore[index]
+    with pytest.raises(openai.BadRequestError, match="include must be among"):
+        await client.responses.input_items.list(made.id, include=["nothing"])  # type: ignore[list-item]
 
 
 # ---------------------------------------------------------------------------------------------------- lasting
@@ -630,7 +642,9 @@ async def test_the_same_request_under_its_key_is_the_same_response(client: Async
 async def test_a_deleted_response_is_not_kept_by_the_same_request_again(client: AsyncOpenAI) -> None:
     async def ask() -> Response:
         headers = {"Idempotency-Key": "of a deleted one"}
-        return await client.responses.create(model="default", input="once", conversation="kept", extra_headers=headers)
+        return await client.responses.create(
+            model="default", input="once", extra_body={"session_id": "kept"}, extra_headers=headers
+        )
 
     made = await ask()
     await client.responses.delete(made.id)
@@ -743,7 +757,7 @@ async def count(client: AsyncOpenAI, **request: Any) -> int:
 async def test_input_tokens_are_estimated_with_tools_and_the_conversation(client: AsyncOpenAI) -> None:
     alone = await count(client)
     assert await count(client, tools=[WEATHER], instructions="Be brief.") > alone
-    first = await client.responses.create(model="default", input="Good day.", conversation="counted")
+    first = await client.responses.create(model="default", input="Good day.", extra_body={"session_id": "counted"})
     assert await count(client, previous_response_id=first.id) > alone
     assert await count(client, conversation="counted") > alone
     with pytest.raises(openai.NotFoundError):

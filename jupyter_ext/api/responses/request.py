@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
 
@@ -17,6 +17,7 @@ from jupyter_ext.api.dialects.openai_functions import (
     WORDS,
     Chosen,
     FewValues,
+    JsonSchema,
     JsonSchemaFormat,
     ObjectFormat,
     TextFormat,
@@ -46,7 +47,10 @@ class Reference(Words):
 
 
 class SchemaFormat(JsonSchemaFormat):
+    """The format of an answer with a schema, which the Responses API requires."""
+
     type: Literal["json_schema"]
+    schema_: Annotated[JsonSchema, Field(alias="schema")]
 
 
 class TextConfig(Words):
@@ -92,6 +96,19 @@ ToolChoiceBody = Annotated[
         }
     ),
 ]
+Includable = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+"""OpenAI's additional fields. Fields that this server does not have are accepted, because some clients always ask for
+them."""
+INCLUDABLE = frozenset(get_args(Includable))
 Label = Annotated[str, Field(max_length=512)]
 Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=MAX_METADATA)]
 
@@ -125,7 +142,7 @@ class ResponsesBody(Decoding, AgentFields):
     stream: bool | None = None
     background: bool | None = None
     metadata: Metadata | None = None
-    include: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] | None = None
+    include: Annotated[list[Includable], Field(max_length=100)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_tool_calls: int | None = None
     prompt: Any = None
