@@ -63,7 +63,9 @@ class TextConfig(Words):
 
     @property
     def echo(self) -> Body:
-        form = self.format.model_dump(by_alias=True, exclude_none=True) if self.format else {"type": "text"}
+        form: Body = self.format.model_dump(by_alias=True) if self.format else {"type": "text"}
+        if isinstance(self.format, SchemaFormat):
+            form["strict"] = bool(self.format.strict)
         return {"format": form} | ({"verbosity": self.verbosity} if self.verbosity else {})
 
 
@@ -272,7 +274,8 @@ class ResponsesBody(Decoding, AgentFields):
 
     @property
     def echo(self) -> Body:
-        """Return the fields of the request that the resource repeats."""
+        """Return the fields of the request that the resource repeats, with OpenAI's defaults for those that the request
+        leaves out, whatever the engine does then: clients that check the form of a resource accept no null there."""
         return {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
@@ -286,12 +289,14 @@ class ResponsesBody(Decoding, AgentFields):
             "safety_identifier": self.safety_identifier,
             "service_tier": "default",
             "store": self.is_stored,
-            "temperature": self.temperature,
+            "temperature": 1.0 if self.temperature is None else self.temperature,
             "text": (self.text or TextConfig()).echo,
             "tool_choice": _flat(self.tool_choice) or "auto",
             "tools": [tool.echo for tool in self.tools or ()],
             "top_logprobs": self.top_logprobs or 0,
-            "top_p": self.top_p,
+            "top_p": 1.0 if self.top_p is None else self.top_p,
+            "presence_penalty": self.presence_penalty or 0.0,
+            "frequency_penalty": self.frequency_penalty or 0.0,
             "truncation": self.truncation or "disabled",
             "user": self.user,
         }
