@@ -377,10 +377,15 @@ MISTAKES: dict[str, tuple[Json, str | None, str | None]] = {
     "an unknown reference": ({"input": [{"type": "item_reference", "id": "msg_none"}]}, "item_not_found", "input"),
     "an unknown conversation": ({"conversation": "conv_none"}, "not_found", "conversation"),
     "an unknown conversation, by reference": ({"conversation": {"id": "conv_none"}}, "not_found", "conversation"),
-    "an unknown field to include": ({"include": ["reasoning.encrypted_content", "x"]}, None, "include[1]"),
+    "an unknown field to include": (
+        {"include": ["reasoning.encrypted_content", "x"]},
+        "invalid_value",
+        "include[1]",
+    ),
+    "a field of another type": ({"temperature": "hot"}, "invalid_type", "temperature"),
     "a format without its schema": (
         {"text": {"format": {"type": "json_schema", "name": "a"}}},
-        None,
+        "missing_required_parameter",
         "text.format.schema",
     ),
     "two sessions": ({"conversation": "a", "session_id": "b"}, None, None),

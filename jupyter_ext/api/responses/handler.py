@@ -58,11 +58,6 @@ class ResponsesAgentHandler(OpenAIHandler):
     def responses(self) -> LiveResponses:
         return responses_of(self.services)
 
-    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the body of an error. If the details have a ``code``, it is one that OpenAI's clients look for."""
-        code = (error.get("details") or {}).get("code")
-        return super().error_body(status, {**error, "code": code} if code else error)
-
     def page_of(self, items: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], bool]:
         """Return the part of ``items``, which are in the order of their creation, that the query PAGE asks for, and
         whether more items follow. Raises InvalidRequest."""
