@@ -27,7 +27,8 @@ for (const [number, kind] of kinds.entries()) {
   const stopWhen = stepCountIs(3);
   const called = await generateText({ ...given, prompt: `weather ai-sdk ${number}`, tools, stopWhen });
   assert.deepStrictEqual(called.steps[0].toolResults.map(result => result.output), ["sunny in Ulm", "sunny in Bonn"]);
-  const messages = [{ role: "user", content: "Go." }, ...called.response.messages, { role: "user", content: "Once more." }];
+  const begun = [{ role: "user", content: "Go." }, ...called.response.messages];
+  const messages = [...begun, { role: "user", content: "Once more." }];
   assert((await generateText({ ...given, messages })).text);
   const none = await generateText({ ...given, prompt: `weather ai-sdk ${number + 4}`, tools, toolChoice: "none" });
   assert.strictEqual(none.finishReason, "stop");
