@@ -35,6 +35,15 @@ ParsedItems = Annotated[list[Item], WrapValidator(_as_sent)]
 Items = Annotated[
     list[Body], GetPydanticSchema(lambda _, schema_of: schema_of(ParsedItems)), Field(max_length=MAX_MESSAGES)
 ]
+DEFAULTS: Mapping[str, Body] = {
+    "function_call": {"arguments": ""},
+    "reasoning": {"summary": []},
+    "code_interpreter_call": {"code": None, "container_id": "", "outputs": None},
+    "web_search_call": {"action": {"type": "search", "query": ""}},
+    "input_image": {"detail": "auto", "file_id": None, "image_url": None},
+    "output_text": {"annotations": [], "logprobs": []},
+}
+"""The fields of items and of their parts that a client may leave out when it sends them, but expects in an answer."""
 CONVERSATION = "openai.types.conversations:Conversation"
 ITEM_LIST = "openai.types.conversations:ConversationItemList"
 
@@ -166,17 +175,24 @@ def _resource(session: Session) -> dict[str, Any]:
     return {"id": session.key.id, "object": "conversation", "created_at": created, "metadata": metadata}
 
 
-def _complete_item(item: Mapping[str, Any], unique: str) -> dict[str, Any]:
+def _complete_item(item: Mapping[str, Any], unique: str) -> Body:
     """Return an item with all fields that clients expect, among them an id, which contains ``unique`` if the item has
     none."""
     kind = str(item.get("type") or "message")
-    typed = {"type": kind, "status": "completed", **item}
-    typed["id"] = item.get("id") or f"{PREFIXES.get(kind, 'item')}_{unique}"
+    whole = _with_defaults({**item, "type": kind, "status": item.get("status") or "completed"})
+    whole["id"] = item.get("id") or f"{PREFIXES.get(kind, 'item')}_{unique}"
     if isinstance(item.get("content"), str):
-        text: dict[str, Any] = {"type": "input_text", "text": item["content"]}
-        answer = {"type": "output_text", "annotations": [], "logprobs": []}
-        typed["content"] = [text | answer if item.get("role") == "assistant" else text]
-    return typed
+        text = "output_text" if item.get("role") == "assistant" else "input_text"
+        whole["content"] = [{"type": text, "text": item["content"]}]
+    for name in ("content", "output"):
+        if isinstance(whole.get(name), list):
+            whole[name] = [_with_defaults(part) for part in whole[name]]
+    return whole
+
+
+def _with_defaults(body: Mapping[str, Any]) -> Body:
+    defaults = DEFAULTS.get(str(body.get("type")), {})
+    return {**body, **{name: value for name, value in defaults.items() if body.get(name) is None}}
 
 
 def _index(items: Sequence[Mapping[str, Any]], id: str) -> int:
