@@ -80,12 +80,13 @@ class SessionSnapshot:
 
     def up_to(self, turn: str) -> tuple[Item, ...] | None:
         """Return the items of a branch from its beginning to the last item of a turn, in order. The branch is the
-        current one if it contains the turn, otherwise the first that does. None for an unknown turn."""
+        current one if it contains the whole turn, otherwise the first that does. None for an unknown turn."""
+        last = max((item.seq for item in self.items if item.turn == turn), default=0)
         names = [None, *[branch.name for branch in self.branches if branch.name != self.session.branch]]
         for name in names:
             turns, items = self.select_branch(name)
-            if any(turn_in_order.id == turn for turn_in_order in turns):
-                last = max((item.seq for item in items if item.turn == turn), default=0)
+            # A branch can begin within the turn, behind its question.
+            if any(one.id == turn for one in turns) and (not last or any(item.seq == last for item in items)):
                 return tuple(item for item in items if item.seq <= last)
         return None
 

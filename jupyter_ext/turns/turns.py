@@ -4,10 +4,11 @@ return; a reader that leaves never ends a turn."""
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -81,7 +82,8 @@ class TurnOwner(Protocol):
 @dataclass(slots=True, eq=False)
 class LiveTurn:
     """A turn that runs or ended recently. ``is_first`` is set once every earlier turn of its session on this server has
-    ended. ``owner`` is the other server that runs the turn, if it does not run here; ``log`` is then a copy."""
+    ended. ``owner`` is the other server that runs the turn, if it does not run here; ``log`` is then a copy. After the
+    end, the request in ``spec`` has no messages and media."""
 
     id: str
     spec: TurnSpec
@@ -208,8 +210,10 @@ class Turns:
             turn.log.append(Notice("warning", order.notice))
         self._turns[turn.id] = turn
         line.append(turn)
-        turn.task = asyncio.create_task(self._run(turn, queue), name=turn.id)
-        turn.task.add_done_callback(partial(self._on_task_done, turn))
+        # The context of the request refers to its handler, whose body would stay in memory as long as the log.
+        context = contextvars.Context()
+        turn.task = asyncio.create_task(self._run(turn, queue), name=turn.id, context=context)
+        turn.task.add_done_callback(partial(self._on_task_done, turn), context=context)
         self._advance(order.key)
         self._on_begin(turn)
         if self._pulse is None:
@@ -312,6 +316,7 @@ class Turns:
             self._advance(turn.spec.key)
         else:
             del self._lines[turn.spec.key]
+        turn.spec = replace(turn.spec, request=replace(turn.spec.request, messages=(), media=()))
         if turn.entry is not None:
             turn.entry.undo() if turn.refusal else turn.entry.leave()
         turn.admitted.set()

@@ -25,9 +25,10 @@ for (const [number, kind] of kinds.entries()) {
   await assert.rejects(generateText({ ...given, model: kind("no-such-model"), prompt: "x" }), { statusCode: 404 });
   if (!SCRIPTED) continue;
   const stopWhen = stepCountIs(3);
-  const ran = await generateText({ ...given, prompt: `weather ai-sdk ${number}`, tools, stopWhen });
-  assert.deepStrictEqual(ran.steps[0].toolResults.map(result => result.output), ["sunny in Ulm", "sunny in Bonn"]);
-  const messages = [{ role: "user", content: "Go." }, ...ran.response.messages, { role: "user", content: "Once more." }];
+  const called = await generateText({ ...given, prompt: `weather ai-sdk ${number}`, tools, stopWhen });
+  assert.deepStrictEqual(called.steps[0].toolResults.map(result => result.output), ["sunny in Ulm", "sunny in Bonn"]);
+  const begun = [{ role: "user", content: "Go." }, ...called.response.messages];
+  const messages = [...begun, { role: "user", content: "Once more." }];
   assert((await generateText({ ...given, messages })).text);
   const none = await generateText({ ...given, prompt: `weather ai-sdk ${number + 4}`, tools, toolChoice: "none" });
   assert.strictEqual(none.finishReason, "stop");
@@ -37,6 +38,8 @@ for (const [number, kind] of kinds.entries()) {
   if (kind !== openai.chat) assert.strictEqual(thought.reasoningText, "First I think."); // which drops reasoning
   const image = [{ type: "image", image: DOT, mediaType: "image/png" }];
   await generateText({ ...given, messages: [{ role: "user", content: image }] });
+  const ran = streamText({ ...given, model: kind("agent/default"), prompt: `compute ${number}` });
+  for await (const part of ran.fullStream) assert.notStrictEqual(part.type, "error", String(part.error));
   const abort = new AbortController();
   const slow = streamText({ ...given, prompt: "slowly", abortSignal: abort.signal });
   const parts = [];

@@ -217,7 +217,7 @@ TABLE: list[Row] = [
     (
         "POST",
         "responses",
-        {"input": "hello", "conversation": "{session}"},
+        {"input": "hello", "session_id": "{session}"},
         {"token": 409, "other kernel": 403, "token of another user": 200},
     ),
     (

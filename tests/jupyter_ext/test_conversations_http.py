@@ -8,6 +8,8 @@ from typing import Any
 import openai
 import pytest
 from openai import AsyncOpenAI
+from openai.types.conversations import ConversationItem
+from pydantic import TypeAdapter
 
 from tests.server import TOKEN, AgentServer, Json
 
@@ -18,6 +20,7 @@ SCRIPT: list[Json] = [
 WEATHER: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
 ADA: Any = {"role": "user", "content": "I am Ada."}
 GREETED: Any = {"role": "assistant", "content": "Hello, Ada."}
+ITEM: TypeAdapter[Any] = TypeAdapter(ConversationItem)
 ADDED_WORDS = 7
 """What the scripted engine counts for ADA and GREETED: their words and their roles."""
 
@@ -94,6 +97,28 @@ async def test_items_are_returned_with_all_their_fields(client: AsyncOpenAI) -> 
     added = await client.conversations.items.create(made.id, items=[ADA, reasoning])
     assert [item.to_dict() for item in added.data] == await read_items(client, made.id)
     assert added.data[1].to_dict() == {**reasoning, "status": "completed"}
+
+
+DOT = "data:image/png;base64,iVBORw0KGgo="
+BRIEF: list[Any] = [
+    {"role": "user", "content": "Hi.", "status": None},
+    {"role": "user", "content": [{"type": "input_image", "image_url": DOT}]},
+    {"role": "user", "content": [{"type": "input_image", "image_url": DOT, "detail": None}]},
+    {"role": "assistant", "content": [{"type": "output_text", "text": "Ho."}]},
+    {"type": "function_call", "call_id": "c", "name": "f"},
+    {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_image", "image_url": DOT}]},
+    {"type": "reasoning", "id": "rs_1"},
+    {"type": "code_interpreter_call", "id": "ci_1", "code": "1"},
+    {"type": "web_search_call", "id": "ws_1"},
+]
+
+
+async def test_an_item_that_leaves_fields_out_is_returned_with_those_that_clients_expect(client: AsyncOpenAI) -> None:
+    made = await client.conversations.create(items=BRIEF)
+    items = await read_items(client, made.id)
+    assert len(items) == len(BRIEF)
+    for item in items:
+        ITEM.validate_python(item, strict=True)
 
 
 async def test_only_the_newest_item_is_deleted(client: AsyncOpenAI) -> None:

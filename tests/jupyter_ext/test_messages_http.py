@@ -31,7 +31,7 @@ SCRIPT: list[Json] = [
     {"text": "It begins", "fault": "hang", "when": "hang", "loop": True},
     {"text": "It begins", "fault": "The model is broken.", "when": "break late", "delay": 0.01, "loop": True},
     {"fault": "The model is broken.", "when": "break", "loop": True},
-    *[{"text": "Let me see.", "calls": [PYTHON], "when": f"compute {n}"} for n in range(4)],
+    *[{"text": "Let me see.", "calls": [PYTHON], "when": f"compute {n}"} for n in range(7)],
     {"text": "It is 21.", "deltas": 2, "when": "compute", "loop": True},
     {"calls": [AGAIN], "when": "go on"},
     {"text": "It is 22.", "when": "go on", "loop": True},
@@ -325,8 +325,8 @@ def test_the_shell_has_its_exit_code(client: anthropic.Anthropic) -> None:
 def test_what_other_sessions_ran_can_be_carried_to_a_plain_model(
     client: anthropic.Anthropic, server: AgentServer
 ) -> None:
-    ran = asks(client, "compute 3", model="agent/default")
-    answer = asks(client, "compute 3", ran.content, "hi", extra_body={"session_id": "carried"})
+    ran = asks(client, "compute 4", model="agent/default")
+    answer = asks(client, "compute 4", ran.content, "hi", extra_body={"session_id": "carried"})
     assert text(answer) == "Hello."
     roles = [item["message"]["role"] for item in items(server, "carried")]
     assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
@@ -356,16 +356,19 @@ def test_a_turn_that_somebody_stopped_can_go_on(client: anthropic.Anthropic, ser
     )
 
 
-def test_what_is_ours_in_a_stream_has_no_name_and_clients_pass_over_it(
-    client: anthropic.Anthropic, server: AgentServer
+@pytest.mark.parametrize(("extra", "first"), [({"max_tool_rounds": 9}, 2), ({}, 5)])
+def test_what_is_ours_in_a_stream_has_no_name_and_is_for_clients_that_use_our_fields(
+    client: anthropic.Anthropic, server: AgentServer, extra: dict[str, int], first: int
 ) -> None:
-    body = {"model": "agent/default", "max_tokens": 100, "messages": chat("compute 2"), "stream": True}
+    body = {"model": "agent/default", "max_tokens": 100, "messages": chat(f"compute {first}"), "stream": True}
     with server.blocking_client({"x-api-key": TOKEN}) as raw:
-        reply = raw.post("agent/v1/messages", json=body)
+        reply = raw.post("agent/v1/messages", json=body | extra)
     events = [frame.split("\n") for frame in reply.text.strip().split("\n\n")]
     unnamed = [json.loads(lines[0].removeprefix("data: "))["type"] for lines in events if len(lines) == 1]
-    assert unnamed == ["agentic_tool_call_progress", "file_produced", "agentic_tool_call_progress"]
-    known = {event.type for event in asks(client, "compute 2", model="agent/default", stream=True)}
+    ours = ["agentic_tool_call_progress", "file_produced", "agentic_tool_call_progress"]
+    assert (unnamed, "code_execution_tool_result" in reply.text) == (ours if extra else [], True)
+    given: Any = {"model": "agent/default", "stream": True, "extra_body": extra}
+    known = {event.type for event in asks(client, f"compute {first + 1}", **given)}
     assert all(kind.startswith(("message_", "content_block_")) for kind in known)
 
 

@@ -27,6 +27,7 @@ SCRIPT: list[Json] = [
     {"text": "Let me ask. ", "calls": [ASK], "when": "weather one"},
     {"text": "", "calls": [ASK], "when": "weather two"},
     {"text": "", "calls": [ASK], "when": "weather three"},
+    {"text": "", "calls": [ASK], "when": "weather four"},
     {"text": "", "calls": [{"name": "travel.book", "arguments": {}}], "when": "travel"},
     {"text": "Sunny.", "when": "weather", "loop": True},
     {"text": "I compute. ", "calls": [RUN], "when": "permitted"},
@@ -180,6 +181,17 @@ async def test_a_function_is_returned_and_its_result_alone_goes_on(client: Async
     ]
 
 
+async def test_the_result_of_a_function_may_be_sent_again(client: AsyncOpenAI) -> None:
+    made = await client.responses.create(model="default", input="weather four", tools=[WEATHER])
+    call = made.output[-1]
+    assert call.type == "function_call"
+    result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "20 degrees"}
+    asked: Any = {"model": "default", "tools": [WEATHER], "previous_response_id": made.id}
+    answers = [(await client.responses.create(input=[result], **asked)).output_text for _ in range(3)]
+    other = await client.responses.create(input="weather: forget it.", **asked)
+    assert {*answers, other.output_text} == {"Sunny."}
+
+
 @pytest.mark.parametrize("store", [True, False])
 async def test_a_client_that_sends_all_items_itself_goes_on(client: AsyncOpenAI, store: bool) -> None:
     asked = "weather two" if store else "weather three"
@@ -303,11 +315,11 @@ async def test_what_tools_did_elsewhere_is_said_in_a_new_session_and_once(
         {"role": "assistant", "content": "It is 42."},
         {"role": "user", "content": "And?"},
     ]
-    await client.responses.create(model="default", input=items, conversation="from elsewhere")
+    await client.responses.create(model="default", input=items, extra_body={"session_id": "from elsewhere"})
     told = await read_messages(server, "from elsewhere")
     assert told[:4] == ["user: Six by seven.", "assistant: ", "tool: 42", "assistant: It is 42."]
     items += [{"role": "assistant", "content": "Hello."}, {"role": "user", "content": "More."}]
-    await client.responses.create(model="default", input=items, conversation="from elsewhere")
+    await client.responses.create(model="default", input=items, extra_body={"session_id": "from elsewhere"})
     assert await read_messages(server, "from elsewhere") == [*told, "user: More.", "assistant: Hello."]
 
 
@@ -350,7 +362,7 @@ async def test_a_response_that_is_not_stored_leaves_nothing(client: AsyncOpenAI,
 
 
 async def test_a_conversation_is_a_session(client: AsyncOpenAI, server: AgentServer) -> None:
-    await client.responses.create(model="default", input="one", conversation="my talk")
+    await client.responses.create(model="default", input="one", extra_body={"session_id": "my talk"})
     made = await client.responses.create(model="default", input="two", conversation={"id": "my talk"})
     assert (session(made), made.conversation and made.conversation.id) == ("my talk", "my talk")
     assert len(await read_messages(server, "my talk")) == 4
@@ -363,6 +375,19 @@ MISTAKES: dict[str, tuple[Json, str | None, str | None]] = {
         "previous_response_id",
     ),
     "an unknown reference": ({"input": [{"type": "item_reference", "id": "msg_none"}]}, "item_not_found", "input"),
+    "an unknown conversation": ({"conversation": "conv_none"}, "not_found", "conversation"),
+    "an unknown conversation, by reference": ({"conversation": {"id": "conv_none"}}, "not_found", "conversation"),
+    "an unknown field to include": (
+        {"include": ["reasoning.encrypted_content", "x"]},
+        "invalid_value",
+        "include[1]",
+    ),
+    "a field of another type": ({"temperature": "hot"}, "invalid_type", "temperature"),
+    "a format without its schema": (
+        {"text": {"format": {"type": "json_schema", "name": "a"}}},
+        "missing_required_parameter",
+        "text.format.schema",
+    ),
     "two sessions": ({"conversation": "a", "session_id": "b"}, None, None),
     "a response and a conversation": (
         {"previous_response_id": "resp_none", "conversation": "a"},
@@ -485,7 +510,9 @@ async def test_a_client_that_leaves_stops_what_is_not_in_the_background(
 
 
 async def test_a_deleted_one_is_gone_and_stopped(client: AsyncOpenAI, server: AgentServer) -> None:
-    made = await client.responses.create(model="default", input="hang", background=True, conversation="a deleted one")
+    made = await client.responses.create(
+        model="default", input="hang", background=True, extra_body={"session_id": "a deleted one"}
+    )
     async with server.client() as http:
         reply = await http.delete(f"agent/v1/responses/{made.id}")
         assert reply.json() == {"id": made.id, "object": "response", "deleted": True}
@@ -543,6 +570,8 @@ async def test_what_it_was_made_from_is_listed(client: AsyncOpenAI) -> None:
     assert then["session_id"] == session(made)
     shown = await client.responses.input_items.list(made.id, limit=1, include=["message.input_image.image_url"])
     assert shown.data[0].to_dict()["content"][1]["image_url"] == dot  # type: ignore[index]
+    with pytest.raises(openai.BadRequestError, match="include must be among"):
+        await client.responses.input_items.list(made.id, include=["nothing"])  # type: ignore[list-item]
 
 
 # ---------------------------------------------------------------------------------------------------- lasting
@@ -618,7 +647,9 @@ async def test_the_same_request_under_its_key_is_the_same_response(client: Async
 async def test_a_deleted_response_is_not_kept_by_the_same_request_again(client: AsyncOpenAI) -> None:
     async def ask() -> Response:
         headers = {"Idempotency-Key": "of a deleted one"}
-        return await client.responses.create(model="default", input="once", conversation="kept", extra_headers=headers)
+        return await client.responses.create(
+            model="default", input="once", extra_body={"session_id": "kept"}, extra_headers=headers
+        )
 
     made = await ask()
     await client.responses.delete(made.id)
@@ -731,7 +762,7 @@ async def count(client: AsyncOpenAI, **request: Any) -> int:
 async def test_input_tokens_are_estimated_with_tools_and_the_conversation(client: AsyncOpenAI) -> None:
     alone = await count(client)
     assert await count(client, tools=[WEATHER], instructions="Be brief.") > alone
-    first = await client.responses.create(model="default", input="Good day.", conversation="counted")
+    first = await client.responses.create(model="default", input="Good day.", extra_body={"session_id": "counted"})
     assert await count(client, previous_response_id=first.id) > alone
     assert await count(client, conversation="counted") > alone
     with pytest.raises(openai.NotFoundError):

@@ -1,8 +1,8 @@
 """Converts the events of a turn into one message of Anthropic's Messages API, or into its stream. The module has no
 side effects.
 
-Extensions of Anthropic's format are sent as server-sent events without an event name. Readers of Anthropic's streams
-skip these; clients that know the extensions recognize them by the ``type`` in the data."""
+Extensions of Anthropic's format are sent as server-sent events without an event name. Most readers of Anthropic's
+streams skip these; clients that know the extensions recognize them by the ``type`` in the data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from agent_kernel.core.events import (
 from jupyter_ext.api.anthropic import server_tool_blocks
 from jupyter_ext.api.anthropic.server_tool_blocks import Block
 from jupyter_ext.api.dialects.codec import Frame
-from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
+from jupyter_ext.api.dialects.tool_call_log import APPROVAL, ToolCallLog
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 """The event that is sent while a stream has no other data, so that its connection stays open."""
@@ -55,7 +55,8 @@ class MessagesCodec:
 
     ``model`` is returned as the client sent it. ``session`` is the session id to report; empty: none is reported.
     ``refused`` returns the body for the error with which a failed turn ended. ``turn`` is the turn's id, from which the
-    id of the message is derived.
+    id of the message is derived. ``reports``: the client knows mistral.rs's events. Otherwise only the question for an
+    approval is sent, for which the turn waits, because some clients of Anthropic's API fail at events of another type.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class MessagesCodec:
         turn: str = "",
         container: Container | None = None,
         thinking: Thinking = "shown",
+        reports: bool = True,
     ) -> None:
         self._id = hashlib.sha256(turn.encode()).hexdigest()[:24] if turn else secrets.token_hex(12)
         self._facts: dict[str, Any] = {
@@ -80,6 +82,7 @@ class MessagesCodec:
         self._error_body = refused
         self._container = container
         self._thinking = thinking
+        self._reports = reports
         self._blocks: list[Block] = []
         self._pieces: list[str] = []
         self._open = ""
@@ -127,8 +130,8 @@ class MessagesCodec:
                 yield from self._start_server_call(call, name, arguments)
             case CallFinished() as body if body.call in self._calls:
                 yield from self._finish_server_call(body)
-        if (report := self._log.record(event)) is not None:
-            name, data = report
+        name, data = self._log.record(event) or ("", {})
+        if name == APPROVAL or (name and self._reports):
             yield Frame({"type": name, **data})
 
     # ------------------------------------------------------------------------------------------------ content blocks

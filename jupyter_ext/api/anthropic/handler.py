@@ -130,6 +130,7 @@ class MessagesHandler(AnthropicHandler):
             turn=call.turn.id,
             container=self._container(call),
             thinking=request_conversion.thinking(body),
+            reports=body.is_extended,
         )
         if body.thread is not None:
             self._keep(codec.id, call, body)

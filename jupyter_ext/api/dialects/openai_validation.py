@@ -12,6 +12,12 @@ from pydantic import BaseModel, ValidationError
 from agent_kernel.core.errors import InvalidRequest
 
 PATH_CHARS, SAID_CHARS = 200, 300
+CODES = {
+    "missing": "missing_required_parameter",
+    "literal_error": "invalid_value",
+    "union_tag_invalid": "invalid_value",
+}
+"""OpenAI's codes by the type of the validation error."""
 
 
 def name_field(error: InvalidRequest, body: bytes, model: type[BaseModel]) -> InvalidRequest:
@@ -20,7 +26,9 @@ def name_field(error: InvalidRequest, body: bytes, model: type[BaseModel]) -> In
     if not isinstance(error.__cause__, ValidationError):
         return error
     message, field = describe_mistake(error.__cause__, _json(body), model)
-    return InvalidRequest(message, details={"param": field})
+    kind = error.__cause__.errors(include_url=False, include_input=False, include_context=False)[0]["type"]
+    code = CODES.get(kind) or ("invalid_type" if kind.endswith("_type") else None)
+    return InvalidRequest(message, details={"param": field, "code": code})
 
 
 def describe_mistake(error: ValidationError, body: Any, model: type[BaseModel]) -> tuple[str, str | None]:

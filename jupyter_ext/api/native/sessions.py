@@ -22,7 +22,7 @@ from agent_kernel.sessions.serialization import fields_to_json
 from agent_kernel.sessions.store.private_store import is_private, private_id
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import DescribeBody, EmptyBody, SessionBody
-from jupyter_ext.api.responses.conversations import delete_session
+from jupyter_ext.api.responses.live_responses import responses_of
 from jupyter_ext.api.schemas import sessions as shapes
 from jupyter_ext.api.schemas.operation import BRANCH, IF_MATCH, PLACE, Count, Parameter, Raw, limit, operation
 from jupyter_ext.turns.turns import session_busy
@@ -246,7 +246,7 @@ class SessionHandler(SessionChangeHandler):
         with contextlib.suppress(SessionNotFound):
             session = await self.services.access.session(self.caller, session_id)
             async with self.services.revision_locks.change(session.key, revision, "deleted"):
-                deleted = await delete_session(self.services, session.key)
+                deleted = await responses_of(self.services).delete_session(session.key)
         self.reply({"id": session_id, "deleted": deleted})
 
 

@@ -3,35 +3,47 @@ messages and calls of that session: those of turns, and those that a client adds
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import Field, GetPydanticSchema, WrapValidator
 
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.session import Session, SessionKey, SessionUpdate, new_id
 from agent_kernel.sessions.adapters.openai_agents import AgentsSession
-from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, check_length
 from jupyter_ext.api.dialects.openai_functions import Words
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.responses.handler import PAGE, ResponsesAgentHandler
-from jupyter_ext.api.responses.input_items import AnyItem, Item, ReferenceItem, characters
+from jupyter_ext.api.responses.input_items import AnyItem, Body, Item, ReferenceItem, characters
 from jupyter_ext.api.responses.input_messages import PREFIXES
-from jupyter_ext.api.responses.live_responses import responses_of
 from jupyter_ext.api.responses.request import Metadata
 from jupyter_ext.api.schemas.operation import operation
-from jupyter_ext.services import Services
 
 
-def _check_length(items: list[AnyItem]) -> list[AnyItem]:
-    check_length(sum(map(characters, items)), "items")
+def _as_sent(items: Any, parse: Callable[[Any], list[AnyItem]]) -> Any:
+    """Check the items and return them as the client sent them, with all their fields. Raises ValueError."""
+    parsed = parse(items)
+    check_length(sum(map(characters, parsed)), "items")
+    if any(isinstance(item, ReferenceItem) for item in parsed):
+        raise ValueError("send the items themselves, not references to them")
     return items
 
 
-Items = Annotated[list[Item], Field(max_length=MAX_MESSAGES), AfterValidator(_check_length)]
+ParsedItems = Annotated[list[Item], WrapValidator(_as_sent)]
+Items = Annotated[
+    list[Body], GetPydanticSchema(lambda _, schema_of: schema_of(ParsedItems)), Field(max_length=MAX_MESSAGES)
+]
+DEFAULTS: Mapping[str, Body] = {
+    "function_call": {"arguments": ""},
+    "reasoning": {"summary": []},
+    "code_interpreter_call": {"code": None, "container_id": "", "outputs": None},
+    "web_search_call": {"action": {"type": "search", "query": ""}},
+    "input_image": {"detail": "auto", "file_id": None, "image_url": None},
+    "output_text": {"annotations": [], "logprobs": []},
+}
+"""The fields of items and of their parts that a client may leave out when it sends them, but expects in an answer."""
 CONVERSATION = "openai.types.conversations:Conversation"
 ITEM_LIST = "openai.types.conversations:ConversationItemList"
 
@@ -62,23 +74,13 @@ class ConversationsAgentHandler(ResponsesAgentHandler):
         clean = runtime.ledger.redactor.message
         return AgentsSession(key.id, runtime.store, namespace=key.namespace, clean=clean)
 
-    async def find(self, id: str) -> Session:
-        """Return the session of a conversation. Raises SessionNotFound, Forbidden."""
-        return await self.services.access.session(self.caller, id)
-
     async def items(self, key: SessionKey) -> list[dict[str, Any]]:
         stored = await self.session_of(key).get_items()
         return [_complete_item(item, f"{key.id}_{number}") for number, item in enumerate(stored)]
 
-    async def add(self, key: SessionKey, read: Sequence[Any]) -> list[dict[str, Any]]:
-        """Add the items of the request body to the conversation, with all their fields, and return them. ``read`` are
-        the same items after validation."""
-        if any(isinstance(item, ReferenceItem) for item in read):
-            raise InvalidRequest(
-                "items: send the items themselves, not references to them.", details={"param": "items"}
-            )
-        bodies = json.loads(self.request.body).get("items") or ()
-        added = [_complete_item(item, os.urandom(24).hex()) for item in bodies]
+    async def add(self, key: SessionKey, items: Sequence[Body]) -> list[Body]:
+        """Add the items to the conversation, with all their fields, and return them as they are stored."""
+        added = [_complete_item(item, os.urandom(24).hex()) for item in items]
         async with self.services.revision_locks.change(key, None, "items"):
             await self.session_of(key).add_items(added)
         await self.services.sidecars.touch(key)
@@ -107,22 +109,22 @@ class ConversationHandler(ConversationsAgentHandler):
     @operation(CONVERSATION, errors=(404,))
     async def get(self, id: str) -> None:
         """Get a conversation, without its items."""
-        self.reply(_resource(await self.find(id)))
+        self.reply(_resource(await self.find_conversation(id)))
 
     @guard("write")
     @operation(CONVERSATION, body=MetadataBody, errors=(404, 507))
     async def post(self, id: str) -> None:
         """Replace the metadata of a conversation."""
         body = self.parse(MetadataBody)
-        self.reply(_resource(await self.describe((await self.find(id)).key, body.metadata)))
+        self.reply(_resource(await self.describe((await self.find_conversation(id)).key, body.metadata)))
 
     @guard("write")
     @operation(ConversationDeleted, errors=(404, 409))
     async def delete(self, id: str) -> None:
         """Delete a conversation with its items, its responses and its work directory."""
-        key = (await self.find(id)).key
+        key = (await self.find_conversation(id)).key
         async with self.services.revision_locks.change(key, None, "deleted"):
-            await delete_session(self.services, key)
+            await self.responses.delete_session(key)
         self.reply({"id": id, "object": "conversation.deleted", "deleted": True})
 
 
@@ -134,7 +136,7 @@ class ConversationItemsHandler(ConversationsAgentHandler):
 
         The newest item comes first, unless ``order`` is asc.
         """
-        page, more = self.page_of(await self.items((await self.find(id)).key))
+        page, more = self.page_of(await self.items((await self.find_conversation(id)).key))
         self.reply_items(page, more=more)
 
     @guard("write")
@@ -142,7 +144,7 @@ class ConversationItemsHandler(ConversationsAgentHandler):
     async def post(self, id: str) -> None:
         """Add items to the end of a conversation."""
         body = self.parse(ItemsBody)
-        self.reply_items(await self.add((await self.find(id)).key, body.items))
+        self.reply_items(await self.add((await self.find_conversation(id)).key, body.items))
 
 
 class ConversationItemHandler(ConversationsAgentHandler):
@@ -150,14 +152,14 @@ class ConversationItemHandler(ConversationsAgentHandler):
     @operation("openai.types.conversations:ConversationItem", errors=(404,))
     async def get(self, id: str, item: str) -> None:
         """Get an item of a conversation."""
-        items = await self.items((await self.find(id)).key)
+        items = await self.items((await self.find_conversation(id)).key)
         self.reply(items[_index(items, item)])
 
     @guard("write")
     @operation(CONVERSATION, errors=(404, 409), conditions="The item must be the newest of the conversation.")
     async def delete(self, id: str, item: str) -> None:
         """Delete the newest item of a conversation."""
-        session = await self.find(id)
+        session = await self.find_conversation(id)
         async with self.services.revision_locks.change(session.key, None, "items"):
             items = await self.items(session.key)
             if _index(items, item) != len(items) - 1:
@@ -167,34 +169,30 @@ class ConversationItemHandler(ConversationsAgentHandler):
         self.reply(_resource(session))
 
 
-async def delete_session(services: Services, key: SessionKey) -> bool:
-    """Delete a session with its responses and its work directory; return whether it existed. Raises SessionBusy."""
-    if is_private(key.id):
-        deleted = await services.private_sessions.forget(key)
-    else:
-        deleted = await services.runtime.store.delete(key)
-        await services.runtime.sandbox.close(key, remove=True)
-    await responses_of(services).store.forget(key)
-    return deleted
-
-
 def _resource(session: Session) -> dict[str, Any]:
     metadata = {name: value for name, value in session.metadata.items() if isinstance(value, str)}
     created = int(session.created)
     return {"id": session.key.id, "object": "conversation", "created_at": created, "metadata": metadata}
 
 
-def _complete_item(item: Mapping[str, Any], unique: str) -> dict[str, Any]:
+def _complete_item(item: Mapping[str, Any], unique: str) -> Body:
     """Return an item with all fields that clients expect, among them an id, which contains ``unique`` if the item has
     none."""
     kind = str(item.get("type") or "message")
-    typed = {"type": kind, "status": "completed", **item}
-    typed["id"] = item.get("id") or f"{PREFIXES.get(kind, 'item')}_{unique}"
+    whole = _with_defaults({**item, "type": kind, "status": item.get("status") or "completed"})
+    whole["id"] = item.get("id") or f"{PREFIXES.get(kind, 'item')}_{unique}"
     if isinstance(item.get("content"), str):
-        text: dict[str, Any] = {"type": "input_text", "text": item["content"]}
-        answer = {"type": "output_text", "annotations": [], "logprobs": []}
-        typed["content"] = [text | answer if item.get("role") == "assistant" else text]
-    return typed
+        text = "output_text" if item.get("role") == "assistant" else "input_text"
+        whole["content"] = [{"type": text, "text": item["content"]}]
+    for name in ("content", "output"):
+        if isinstance(whole.get(name), list):
+            whole[name] = [_with_defaults(part) for part in whole[name]]
+    return whole
+
+
+def _with_defaults(body: Mapping[str, Any]) -> Body:
+    defaults = DEFAULTS.get(str(body.get("type")), {})
+    return {**body, **{name: value for name, value in defaults.items() if body.get(name) is None}}
 
 
 def _index(items: Sequence[Mapping[str, Any]], id: str) -> int:

@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel
 
-from agent_kernel.core.errors import InvalidRequest, NotFound, SessionBusy
+from agent_kernel.core.errors import InvalidRequest, NotFound, SessionBusy, SessionNotFound
 from agent_kernel.core.messages import Media
 from agent_kernel.core.net.fetch import FILE, Fetcher
-from agent_kernel.core.session import SessionKey
+from agent_kernel.core.session import Session, SessionKey
 from jupyter_ext.api.dialects.handler import raise_failure
 from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, TOO_MUCH_MEDIA, visible_media
 from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
@@ -26,7 +26,7 @@ from jupyter_ext.api.responses.continuation import Continuation, carry_messages,
 from jupyter_ext.api.responses.input_items import MEDIUM, AnyItem, FetchedInput, InputFile, InputImage, parts_of
 from jupyter_ext.api.responses.input_messages import has_server_calls, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.live_responses import LiveResponse, LiveResponses, responses_of
-from jupyter_ext.api.responses.request import ResponsesBody
+from jupyter_ext.api.responses.request import INCLUDABLE, ResponsesBody
 from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
@@ -58,11 +58,6 @@ class ResponsesAgentHandler(OpenAIHandler):
     def responses(self) -> LiveResponses:
         return responses_of(self.services)
 
-    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the body of an error. If the details have a ``code``, it is one that OpenAI's clients look for."""
-        code = (error.get("details") or {}).get("code")
-        return super().error_body(status, {**error, "code": code} if code else error)
-
     def page_of(self, items: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], bool]:
         """Return the part of ``items``, which are in the order of their creation, that the query PAGE asks for, and
         whether more items follow. Raises InvalidRequest."""
@@ -80,6 +75,14 @@ class ResponsesAgentHandler(OpenAIHandler):
     def reply_items(self, page: Sequence[Mapping[str, Any]], *, more: bool = False) -> None:
         first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
         self.reply({"object": "list", "data": page, "first_id": first, "last_id": last, "has_more": more})
+
+    async def find_conversation(self, id: str) -> Session:
+        """Return the session of a conversation. Raises NotFound, Forbidden."""
+        try:
+            return await self.services.access.session(self.caller, id)
+        except SessionNotFound as error:
+            details = {"param": "conversation"}
+            raise NotFound(f"Conversation with id {id[:100]!r} not found.", details=details) from error
 
     async def find_response(self, id: str) -> StoredResponse:
         """Return a response. Raises NotFound, also for a response of another caller."""
@@ -103,7 +106,7 @@ class ResponsesHandler(ResponsesAgentHandler):
         """Create a response, in the format of OpenAI's Responses API."""
         body = self.parse(ResponsesBody)
         self.detached = bool(body.background)
-        continuation = await find_continuation(self.responses, self.caller, body)
+        continuation = await self._continuation(body)
         fetched = await self._bring(continuation.items)
         request = await self._turn_request(body, continuation, fetched)
         call = await self._begin(body, continuation, request)
@@ -121,6 +124,12 @@ class ResponsesHandler(ResponsesAgentHandler):
         except Exception:  # of any kind, because it is raised again; the client does not know the id yet
             await self.responses.drop(live.stored)
             raise
+
+    async def _continuation(self, body: ResponsesBody) -> Continuation:
+        """Return what the request continues. Unlike ``session_id``, ``conversation`` names a session that exists."""
+        if body.conversation_id:
+            await self.find_conversation(body.conversation_id)
+        return await find_continuation(self.responses, self.caller, body)
 
     async def _replay(self, stored: StoredResponse, body: ResponsesBody, call: StartedTurn) -> None:
         """Answer a request that was repeated with its idempotency key: send the response or the error of the first
@@ -282,7 +291,7 @@ class InputTokensHandler(ResponsesHandler):
     async def post(self) -> None:
         """Estimate the number of input tokens of a request for a response, with the conversation that it continues."""
         body = self.parse(ResponsesBody)
-        continuation = await find_continuation(self.responses, self.caller, body)
+        continuation = await self._continuation(body)
         asked = await self._turn_request(body, continuation, await self._bring(continuation.items))
         self.check_model(asked)
         messages, store = asked.request.messages, self.services.runtime.store
@@ -348,6 +357,10 @@ class InputItemsHandler(ResponsesAgentHandler):
         """
         stored = await self.find_response(id)
         include = {*self.get_arguments("include"), *self.get_arguments("include[]")}
+        if not include <= INCLUDABLE:
+            raise InvalidRequest(
+                f"include must be among {', '.join(sorted(INCLUDABLE))}.", details={"param": "include"}
+            )
         page, more = self.page_of(stored.input)
         shown = [await self._item_with_pictures(stored.key, item, images=IMAGES in include) for item in page]
         self.reply_items(shown, more=more)

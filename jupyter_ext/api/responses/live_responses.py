@@ -15,7 +15,7 @@ from typing import Any
 from agent_kernel.core.errors import Conflict, SessionBusy, StoreError, TurnNotFound
 from agent_kernel.core.events import Event, TurnFinished
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import UNLISTED
+from agent_kernel.core.session import UNLISTED, SessionKey
 from agent_kernel.core.shielded_await import RunningTasks
 from jupyter_ext.api.dialects.codec import encode_frames
 from jupyter_ext.api.responses.codec import ResponsesCodec
@@ -229,6 +229,12 @@ class LiveResponses:
         if turn is not None:
             await self._turns.cancel(turn, STOPPED)
         await self.store.delete(stored.owner, stored.id)
+
+    async def delete_session(self, key: SessionKey) -> bool:
+        """Delete a session with its responses and its work directory; return whether it existed. Raises SessionBusy."""
+        existed = await self._private_sessions.forget(key)
+        await self.store.forget(key)
+        return existed
 
     async def aclose(self) -> None:
         """Wait for unfinished tasks and close the store. Call this after all turns have ended."""

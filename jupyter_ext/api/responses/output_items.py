@@ -80,8 +80,7 @@ class AnswerText:
                 {**self._place, "annotation_index": number, "annotation": annotation},
             )
         part = self._part(cited)
-        plain = [{key: token[key] for key in ("token", "logprob")} | {"top_logprobs": []} for token in self.tokens]
-        yield "response.output_text.done", {**self._place, "text": text, "logprobs": plain}
+        yield "response.output_text.done", {**self._place, "text": text, "logprobs": list(self.tokens)}
         yield "response.content_part.done", {**self._place, "part": part}
         yield self._output.end_item(self._index, status=status, content=[part])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, WithJsonSchema, model_validator
 
@@ -17,6 +17,7 @@ from jupyter_ext.api.dialects.openai_functions import (
     WORDS,
     Chosen,
     FewValues,
+    JsonSchema,
     JsonSchemaFormat,
     ObjectFormat,
     TextFormat,
@@ -46,7 +47,10 @@ class Reference(Words):
 
 
 class SchemaFormat(JsonSchemaFormat):
+    """The format of an answer with a schema, which the Responses API requires."""
+
     type: Literal["json_schema"]
+    schema_: Annotated[JsonSchema, Field(alias="schema")]
 
 
 class TextConfig(Words):
@@ -59,7 +63,9 @@ class TextConfig(Words):
 
     @property
     def echo(self) -> Body:
-        form = self.format.model_dump(by_alias=True, exclude_none=True) if self.format else {"type": "text"}
+        form: Body = self.format.model_dump(by_alias=True) if self.format else {"type": "text"}
+        if isinstance(self.format, SchemaFormat):
+            form["strict"] = bool(self.format.strict)
         return {"format": form} | ({"verbosity": self.verbosity} if self.verbosity else {})
 
 
@@ -92,6 +98,19 @@ ToolChoiceBody = Annotated[
         }
     ),
 ]
+Includable = Literal[
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+    "file_search_call.results",
+    "message.input_image.image_url",
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "web_search_call.action.sources",
+    "web_search_call.results",
+]
+"""OpenAI's additional fields. Fields that this server does not have are accepted, because some clients always ask for
+them."""
+INCLUDABLE = frozenset(get_args(Includable))
 Label = Annotated[str, Field(max_length=512)]
 Metadata = Annotated[dict[Annotated[str, Field(max_length=64)], Label], Field(max_length=MAX_METADATA)]
 
@@ -125,7 +144,7 @@ class ResponsesBody(Decoding, AgentFields):
     stream: bool | None = None
     background: bool | None = None
     metadata: Metadata | None = None
-    include: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=100)] | None = None
+    include: Annotated[list[Includable], Field(max_length=100)] | None = None
     max_output_tokens: Annotated[int, Field(ge=1, le=MAX_TOKENS)] | None = None
     max_tool_calls: int | None = None
     prompt: Any = None
@@ -255,7 +274,8 @@ class ResponsesBody(Decoding, AgentFields):
 
     @property
     def echo(self) -> Body:
-        """Return the fields of the request that the resource repeats."""
+        """Return the fields of the request that the resource repeats, with OpenAI's defaults for those that the request
+        leaves out, whatever the engine does then: clients that check the form of a resource accept no null there."""
         return {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
@@ -269,12 +289,14 @@ class ResponsesBody(Decoding, AgentFields):
             "safety_identifier": self.safety_identifier,
             "service_tier": "default",
             "store": self.is_stored,
-            "temperature": self.temperature,
+            "temperature": 1.0 if self.temperature is None else self.temperature,
             "text": (self.text or TextConfig()).echo,
             "tool_choice": _flat(self.tool_choice) or "auto",
             "tools": [tool.echo for tool in self.tools or ()],
             "top_logprobs": self.top_logprobs or 0,
-            "top_p": self.top_p,
+            "top_p": 1.0 if self.top_p is None else self.top_p,
+            "presence_penalty": self.presence_penalty or 0.0,
+            "frequency_penalty": self.frequency_penalty or 0.0,
             "truncation": self.truncation or "disabled",
             "user": self.user,
         }

@@ -58,12 +58,13 @@ async def test_a_function_is_called_while_the_answer_is_streamed(adviser: Agent)
     assert kinds.count("response.completed") == 2
 
 
-async def test_the_server_keeps_the_conversation(adviser: Agent) -> None:
+async def test_the_server_keeps_the_conversation(adviser: Agent, client: AsyncOpenAI) -> None:
     first = await Runner.run(adviser, "weather kept", auto_previous_response_id=True)
     assert first.final_output == "Sunny."
     then = await Runner.run(adviser, "and then?", previous_response_id=first.last_response_id)
     assert then.final_output == "Hello."
-    named = await Runner.run(adviser, "hello", conversation_id="a talk of agents")
+    talk = await client.conversations.create()
+    named = await Runner.run(adviser, "hello", conversation_id=talk.id)
     assert named.final_output == "Hello."
 
 

@@ -33,5 +33,15 @@ def test_an_error_that_says_nothing_has_the_keys_too() -> None:
     assert openai_error(500, {}) == {"message": "", "type": "server_error", "param": None, "code": None}
 
 
-def test_a_context_that_is_too_long_has_the_code_that_programs_look_for() -> None:
-    assert openai_error(400, errors.ContextOverflow("too long").to_json())["code"] == "context_length_exceeded"
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ContextOverflow("too long"), "context_length_exceeded"),
+        (errors.Unauthenticated("no token"), "invalid_api_key"),
+        (errors.TooManyRequests("too many"), "rate_limit_exceeded"),
+        (errors.BudgetSpent("no tokens left"), "insufficient_quota"),
+        (errors.InvalidRequest("no", details={"code": "item_not_found"}), "item_not_found"),
+    ],
+)
+def test_an_error_has_the_code_that_programs_look_for(error: errors.AgentKernelError, code: str) -> None:
+    assert openai_error(400, error.to_json())["code"] == code

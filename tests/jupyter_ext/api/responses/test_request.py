@@ -252,3 +252,24 @@ def test_a_resource_repeats_what_was_asked() -> None:
         "code_interpreter",
         "shell",
     ]
+
+
+def test_the_resource_has_openais_defaults_for_what_the_request_leaves_out() -> None:
+    given = body(
+        tools=[{"type": "function", "name": "weather"}],
+        text={"format": {"type": "json_schema", "name": "a", "schema": {"type": "object"}}},
+    ).echo
+    sampling = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "top_logprobs")
+    assert [given[name] for name in sampling] == [1.0, 1.0, 0.0, 0.0, 0]
+    assert given["tools"] == [
+        {"type": "function", "name": "weather", "description": None, "parameters": None, "strict": None}
+    ]
+    assert given["text"]["format"] == {
+        "type": "json_schema",
+        "name": "a",
+        "description": None,
+        "schema": {"type": "object"},
+        "strict": False,
+    }
+    assert body(temperature=0, presence_penalty=0.5).echo["temperature"] == 0
+    assert body(temperature=0, presence_penalty=0.5).echo["presence_penalty"] == 0.5
