@@ -221,7 +221,8 @@ class Settings:
     )
     effort: Effort = setting(
         "auto",
-        "How many programs the model writes for a question: quick: one; auto: several if the first one fails; "
+        "How many programs the model writes for a question: quick: one; auto: one, and several if it fails or the "
+        "question demands values as @name[value]; "
         "thorough: always several, and the most frequent of their results counts.",
     )
     python_in: PythonIn = setting(

@@ -105,8 +105,8 @@ OPTIONS = (
     Option(
         ("--effort",),
         "effort",
-        "how many programs the model writes for a question: one (quick), several if the first one fails (auto), or "
-        "always several, whose results are compared (thorough)",
+        "how many programs the model writes for a question: one (quick), one and several if it fails or values are "
+        "demanded as @name[value] (auto), or always several, whose results are compared (thorough)",
         "quick|auto|thorough",
         choices=EFFORTS,
     ),
