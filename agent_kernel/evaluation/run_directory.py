@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import shutil
 import tempfile
 import time
@@ -11,7 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 PREFIX = "agent-kernel-eval-"
+LOCK = "run.lock"
 YOUNG_S = 60.0
 """Age in seconds below which a directory is left alone, because its run may not hold the lock yet."""
 
@@ -20,26 +21,16 @@ YOUNG_S = 60.0
 def run_directory() -> Iterator[Path]:
     """Create the directory of a run and remove it at the end. Directories of killed runs are removed first.
 
-    A run holds a lock on its directory. The system releases the lock when the process ends, so a directory without a
+    A run holds a lock in its directory. The system releases the lock when the process ends, so a directory without a
     lock has no run any more."""
     _remove_abandoned(Path(tempfile.gettempdir()))
-    with tempfile.TemporaryDirectory(prefix=PREFIX) as name:
-        descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield Path(name)
-        finally:
-            os.close(descriptor)
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, FileLock(Path(name) / LOCK):
+        yield Path(name)
 
 
 def _remove_abandoned(parent: Path) -> None:
     for directory in parent.glob(f"{PREFIX}*"):
-        with suppress(OSError):  # another user's, or its run holds the lock
-            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-            try:
-                facts = os.fstat(descriptor)
-                if facts.st_uid == os.getuid() and time.time() - facts.st_mtime > YOUNG_S:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError, Timeout):  # it belongs to another user, or its run holds the lock
+            if time.time() - directory.lstat().st_mtime > YOUNG_S and not directory.is_symlink():
+                with FileLock(directory / LOCK, timeout=0):
                     shutil.rmtree(directory, ignore_errors=True)
-            finally:
-                os.close(descriptor)
