@@ -86,7 +86,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "engines.openai_api": ("core core.wire", ""),
-    "evaluation": ("core engines.local.tool_calling notebook.draft", ""),
+    "evaluation": ("core engines.local.tool_calling notebook.draft", "filelock"),
     "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
     "notebook.draft": (

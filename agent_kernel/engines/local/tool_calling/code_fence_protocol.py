@@ -43,7 +43,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     misses_variable,
     unchanged_function,
 )
-from agent_kernel.engines.local.tool_calling.code_fence_program import LOOP, write_program
+from agent_kernel.engines.local.tool_calling.code_fence_program import write_program
 from agent_kernel.engines.local.tool_calling.forced_call import forced_call, must_call
 
 MARGIN = 2.0
@@ -199,7 +199,8 @@ class Fence:
     ) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of one python call. Its code consists of the lines ``reading``, followed by code that the
         model writes, which matches ``regex`` unless that is None. ``retry`` means that the last call of ``turn`` is
-        tried again: a program that makes the same mistake as an earlier one is sampled again, at most RESAMPLES times.
+        tried again. A program that makes the same mistake as an earlier one, or that does not end within
+        MAX_CODE_TOKENS, is sampled again, at most RESAMPLES times. A limit of tokens that the request sets is kept.
         """
         tokens = request.sampling.max_tokens or MAX_CODE_TOKENS
         grammar = OutputGrammar("regex", regex) if regex is not None else None
@@ -215,8 +216,9 @@ class Fence:
                 or bool(unchanged_function(code, turn.hidden, turn.question))
                 or lacks_name(code, [result.text for result in turn.results])
             )
-            again = repeated or program.finish == LOOP or misses_variable(code, turn.question)
-            if program.finish == "length" or not again:
+            is_cut = program.finish == "length" and request.sampling.max_tokens is not None
+            again = repeated or program.finish != "stop" or misses_variable(code, turn.question)
+            if is_cut or not again:
                 break
             # A change of the seed alone has no effect on greedy decoding.
             decoding = replace(decoding, temperature=max(decoding.temperature, RESAMPLE_TEMPERATURE), seed=seed + 1)

@@ -22,7 +22,12 @@ from agent_kernel.core.messages import (
 from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import LoadedModel, StepOutput
 from agent_kernel.engines.local.tool_calling.code_fence_prompt import ANSWER_IN_FORM
-from agent_kernel.engines.local.tool_calling.code_fence_protocol import RESAMPLE_TEMPERATURE, RESAMPLES, Fence
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import (
+    MAX_CODE_TOKENS,
+    RESAMPLE_TEMPERATURE,
+    RESAMPLES,
+    Fence,
+)
 from agent_kernel.engines.local.tool_calling.tool_protocols import FIRM, fence_for
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
@@ -179,6 +184,18 @@ async def test_a_program_that_repeats_a_line_is_sampled_anew() -> None:
     (call,) = [chunk.call for chunk in chunks if isinstance(chunk, CallChunk)]
     assert call.arguments["code"] == "print(1)\n"
     assert [decoding.temperature for _, decoding in backend.submitted] == [0.0, RESAMPLE_TEMPERATURE]
+
+
+@pytest.mark.parametrize("max_tokens", [None, MAX_CODE_TOKENS])
+async def test_a_program_that_does_not_end_is_sampled_anew_unless_the_request_limits_it(max_tokens: int | None) -> None:
+    endless = "".join(f"value_{number} = {number}\n" for number in range(MAX_CODE_TOKENS))
+    backend = ScriptedBackend(chat_templates.PLAIN, [endless, "print(1)\n```"])
+    sampling = Sampling(max_tokens=max_tokens)
+    request = EngineRequest((user("Go."),), (PYTHON,), sampling=sampling, tool_choice="python")
+    chunks = await chunks_of(Fence(), backend.completer(), request)
+    assert len(backend.submitted) == (2 if max_tokens is None else 1)
+    assert isinstance(chunks[-1], EndChunk)
+    assert chunks[-1].reason == ("calls" if max_tokens is None else "length")
 
 
 async def test_a_program_that_always_repeats_a_line_is_not_run() -> None:
