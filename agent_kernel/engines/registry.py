@@ -23,7 +23,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMANDS = frozenset({"pull", "unload", "reset"})
 """Subcommands of the notebook command ``model``. They are refused as names of engines."""
-MODEL_LISTS = "Models are listed by: agent-kernel model list, %agent model, or GET models."
+MODEL_LISTS = "List the models of this server (agent-kernel model list, or GET models), and choose one of them."
 
 
 @dataclass(frozen=True, slots=True)
