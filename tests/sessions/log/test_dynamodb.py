@@ -37,7 +37,7 @@ def test_the_table_is_paid_by_request_and_lets_batches_without_entries_expire(ta
     assert described["BillingModeSummary"]["BillingMode"] == "PAY_PER_REQUEST"
     expiry = table._db._client.client.describe_time_to_live(TableName=table._table)["TimeToLiveDescription"]
     assert (expiry["TimeToLiveStatus"], expiry["AttributeName"]) == ("ENABLED", "expires")
-    items = {item["sk"]["S"]: item for item in table._all("log")}
+    items = {item["sk"]["S"]: item for item in table._iterate_items("log")}
     assert [name for name, item in items.items() if "expires" in item] == [f"{1:020}"]
     assert 86_000 < int(items[f"{1:020}"]["expires"]["N"]) - table.now() < 87_000
     assert b"forget" not in items[f"{1:020}"]["data"]["B"]
