@@ -9,10 +9,9 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Unpack
 
 from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest, client_text
@@ -59,14 +58,9 @@ from agent_kernel.turn.turn_annotations import TurnAnnotations
 from agent_kernel.turn.turn_result import TurnResult
 from agent_kernel.turn.turn_state import ActiveTurn
 from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter
-from agent_kernel.turn.voting_engine import PYTHON, VotingEngine
+from agent_kernel.turn.voting_engine import PYTHON, ROUNDS, VotingEngine
 
 log = logging.getLogger(__name__)
-ROUNDS: Mapping[Effort, Sequence[int]] = MappingProxyType({"quick": (), "auto": (3, 4), "thorough": (7, 8)})
-"""Number of programs that are sampled for a vote in each of its rounds, in addition to the program that the model
-considers most likely. Of 164 questions that demand values in a form, the likeliest program alone was right for 64, the
-winner of these rounds for 85 (``auto``) and 94 (``thorough``), and the winner of 32 samples for 98. That took 7, 14 and
-32 times the tokens of the one program (Qwen2.5-Coder-1.5B)."""
 CHECKED_AT_ONCE = 20_000
 """Maximum length, in characters, of an answer whose numbers are checked on the event loop. Longer answers are checked
 in a thread."""
@@ -274,10 +268,10 @@ class Agent:
         # therefore finds server tools that only have the same name.
         functions = (spec for spec in turn.request.functions if spec.source == "external" or spec.where == "caller")
         declared = {spec.name: spec.parameters for spec in functions}
-        caller_specs = (tool.spec for tool in tools if tool.spec.name in declared)
-        if reserved_names := [spec.name for spec in caller_specs if spec.parameters is not declared[spec.name]]:
+        same_named = (tool.spec for tool in tools if tool.spec.name in declared)
+        if taken_names := [spec.name for spec in same_named if spec.parameters is not declared[spec.name]]:
             raise InvalidRequest(
-                f"The server already has a tool named {', '.join(reserved_names)}.", hint="Rename your function."
+                f"The server already has a tool named {', '.join(taken_names)}.", hint="Rename your function."
             )
         turn.tools = tuple(tool.spec.name for tool in tools)
         return OfferedTools(tools, offered.notes, offered.page)

@@ -20,7 +20,8 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn import voting_engine
-from agent_kernel.turn.agent import ROUNDS, Agent, TurnRequest
+from agent_kernel.turn.agent import Agent, TurnRequest
+from agent_kernel.turn.voting_engine import ROUNDS
 from tests.turns import KEY, SCHEMA, python, stored
 
 Script = Sequence[Mapping[str, Any]]

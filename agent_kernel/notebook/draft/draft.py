@@ -280,8 +280,7 @@ class Drafts:
         names = {*expected.variables, *outcome.variables} - loop_names(self._review.reference)
         present = {name: variable_digest(self._shell.user_ns.get(name)) for name in names}
         before, after = (
-            {name: each_outcome.variables.get(name, present[name]) for name in names}
-            for each_outcome in (expected, outcome)
+            {name: trial.variables.get(name, present[name]) for name in names} for trial in (expected, outcome)
         )
         same = (
             expected.status == outcome.status == "success"

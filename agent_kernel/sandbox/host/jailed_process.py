@@ -148,9 +148,7 @@ class JailedProcess:
         limit and the grace period; the worker is then either idle or dead."""
         started = time.monotonic()
         run = self._begin(on_output, stop)
-        heads = [
-            {"name": variable.name, "encoding": variable.encoding, "type": variable.type} for variable in work.given
-        ]
+        heads = [{"name": given.name, "encoding": given.encoding, "type": given.type} for given in work.given]
         body = {
             "type": "run",
             "id": run.number,

@@ -251,15 +251,13 @@ def select_abandoned(db: sqlite3.Connection, stale: Callable[[Owner, float], boo
     return [(turn, owner, seen) for turn, owner, seen in leases if stale(owner, seen)]
 
 
-def take_over(
-    db: sqlite3.Connection, turn: Turn, owner: Owner, stale_heartbeat: float, *, reason: str, now: float
-) -> Turn | None:
-    """Close the turn of an owner whose lease is stale, as interrupted, and return it. ``stale_heartbeat`` is the
-    heartbeat that was found stale; if the lease was renewed since, nothing is changed and None is returned."""
+def take_over(db: sqlite3.Connection, turn: Turn, owner: Owner, beat: float, *, reason: str, now: float) -> Turn | None:
+    """Close the turn of an owner whose lease is stale, as interrupted, and return it. ``beat`` is the time of
+    the heartbeat that was found stale; if the lease was renewed since, nothing is changed and None is returned."""
     row = db.execute(
         # The heartbeat is compared again: if it has changed since then, the owner is alive after all.
         f"SELECT 1 FROM turns WHERE {HERE} AND id = ? AND heartbeat = ?",
-        (*pair(turn.key), turn.id, stale_heartbeat),
+        (*pair(turn.key), turn.id, beat),
     ).fetchone()
     if not row or not close_turn(db, turn, owner, TurnClosing("interrupted", reason), now):
         return None

@@ -21,6 +21,7 @@ from agent_kernel.core.messages import (
 )
 from agent_kernel.core.protocols import CallChunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import LoadedModel, StepOutput
+from agent_kernel.engines.local.tool_calling.code_fence_examples import FORM_EXAMPLES
 from agent_kernel.engines.local.tool_calling.code_fence_prompt import ANSWER_IN_FORM
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import (
     MAX_CODE_TOKENS,
@@ -444,6 +445,21 @@ async def test_a_question_that_demands_values_in_a_form_is_answered_by_code() ->
     request = EngineRequest((facts, user("The highest v in t? Answer in the form @highest[value].")), (PYTHON,))
     chunks = await chunks_of(fence, backend.completer(), request)
     assert any(isinstance(chunk, CallChunk) for chunk in chunks)
+
+
+@pytest.mark.parametrize(("parameters", "demanded"), [(FIRM - 1, True), (FIRM, True), (FIRM, False)])
+async def test_a_larger_model_is_shown_programs_in_the_demanded_form_for_the_rest_of_the_conversation(
+    parameters: int, demanded: bool
+) -> None:
+    form = " Answer in the form @n[count]." if demanded else ""
+    fence = fence_for(LoadedModel(1, 1, {}, template=chat_templates.PLAIN, parameters=parameters))
+    first = user(f"How many rows has t?{form}")
+    for messages in [(first,), (first, assistant("It has 4."), user("And u?"))]:
+        backend = ScriptedBackend(chat_templates.PLAIN, ["print(1)\n```"])
+        request = EngineRequest(messages, (PYTHON,), tool_choice="python")
+        await chunks_of(fence, backend.completer(), request)
+        shows_form = [FORM_EXAMPLES[1]["content"] in prompt for prompt, _ in backend.submitted]
+        assert shows_form == [demanded and parameters >= FIRM]
 
 
 MEDIAN = "Use the table t. What is the median price?"
