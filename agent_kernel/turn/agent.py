@@ -296,7 +296,8 @@ class Agent:
         can be tried here, this is an engine that samples several programs.
 
         With the effort ``auto``, that engine is used only if it decodes samples together, and only if the request
-        demands a program, the question demands values in the form ``@name[value]``, or a program has failed.
+        demands a program, the question demands values in the form ``@name[value]``, or a program has failed. If the
+        program is demanded, the samples are decoded beside it.
         """
         effort, info = turn.request.effort or self._effort, self._engine.info()
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
@@ -305,7 +306,7 @@ class Agent:
         if samples_several:
             try_programs = await toolbox.program_trials(place, turn.emit)
             if try_programs is not None:
-                return VotingEngine(self._engine, try_programs, turn.note_vote, ROUNDS[effort])
+                return VotingEngine(self._engine, try_programs, turn.note_vote, ROUNDS[effort], demanded)
         return self._engine
 
     async def _with_media(self, turn: ActiveTurn, view: ModelView) -> ModelView:

@@ -1,10 +1,11 @@
 """Implements an engine that samples several programs for one model call. It answers with a program of the largest group
 whose outcomes agree.
 
-The likeliest program is decoded first. The further programs are sampled from the same conversation, all at once, so
-that an engine that decodes in batches computes the shared prompt once. Each program is tried without lasting effects,
-and the vote decides which of them the reply calls. A reply is passed on unchanged if it calls no Python, if it calls
-several tools, or if its program is a correction that was made without the model.
+The first program is the likeliest one. The further programs are sampled from the same conversation, all at once: after
+the first program, or beside it if the reply is expected to be a program. An engine that decodes in batches computes
+their shared prompt once. Each program is tried without lasting effects, and the vote decides which of them the reply
+calls. A reply is passed on unchanged if it calls no Python, if it calls several tools, or if its program is a
+correction that was made without the model.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ NAME = re.compile(r"[^\W\d]\w*")
 MAX_NAMES = 100
 Try: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[list[ProgramOutcome]]]
 """Tries programs: (programs, names of variables whose content counts) -> outcomes."""
+_Sample: TypeAlias = asyncio.Task[tuple[str, Usage]]
+"""Samples a program and returns its code and its usage."""
 
 log = logging.getLogger(__name__)
 
@@ -56,13 +59,15 @@ log = logging.getLogger(__name__)
 class VotingEngine:
     """Wraps ``engine`` for one model call and samples further programs in rounds. ``rounds`` has the number of samples
     of each round. A round follows only if all samples of the one before it were complete in time and the vote is not
-    settled. ``report`` is called with
-    the result of the vote."""
+    settled. With ``expects_program``, the first round is decoded beside the likeliest program, which takes about half
+    the time of one after the other; the round is cancelled if the reply turns out to be something else. ``report`` is
+    called with the result of the vote."""
 
     engine: Engine
     try_programs: Try
     report: Callable[[Vote], None]
     rounds: Sequence[int]
+    expects_program: bool = False
 
     def info(self) -> EngineInfo:
         return self.engine.info()
@@ -72,20 +77,24 @@ class VotingEngine:
         calls: list[CallChunk] = []
         end = EndChunk("stop", Usage())
         started = time.monotonic()
-        async with aclosing(self.engine.stream(request)) as chunks:
-            async for chunk in chunks:
-                match chunk:
-                    case CallChunk():
-                        calls.append(chunk)
-                    case EndChunk():
-                        end = chunk
-                    case _:
-                        yield chunk
-        if len(calls) == 1 and _code(calls[0].call) and not corrected_call(calls[0].call.id):
-            patience_s = max(MIN_PATIENCE_S, PATIENCE * (time.monotonic() - started))
-            async for chunk in self._compare(request, calls[0], end, patience_s):
-                yield chunk
-            return
+        early_samples = self._start_samples(request, 1, self.rounds[0]) if self.expects_program else []
+        try:
+            async with aclosing(self.engine.stream(request)) as chunks:
+                async for chunk in chunks:
+                    match chunk:
+                        case CallChunk():
+                            calls.append(chunk)
+                        case EndChunk():
+                            end = chunk
+                        case _:
+                            yield chunk
+            if len(calls) == 1 and _code(calls[0].call) and not corrected_call(calls[0].call.id):
+                patience_s = max(MIN_PATIENCE_S, PATIENCE * (time.monotonic() - started))
+                async for chunk in self._compare(request, calls[0], end, patience_s, early_samples):
+                    yield chunk
+                return
+        finally:
+            await cancel_tasks(*early_samples)
         for call in calls:
             yield call
         yield end
@@ -94,18 +103,24 @@ class VotingEngine:
         """Do nothing: the wrapped engine is closed by its owner."""
 
     async def _compare(
-        self, request: EngineRequest, first: CallChunk, end: EndChunk, patience_s: float
+        self,
+        request: EngineRequest,
+        first: CallChunk,
+        end: EndChunk,
+        patience_s: float,
+        early_samples: Sequence[_Sample],
     ) -> AsyncGenerator[Chunk, None]:
         """Sample further programs, and yield the call with the program that won the vote and the end of the reply.
-        ``first`` and ``end`` are the call with the likeliest program and the end of its reply."""
+        ``first`` and ``end`` are the call with the likeliest program and the end of its reply. ``early_samples`` are
+        the samples of the first round, if they are running already."""
         winner, decided = first, None
         programs, tried = [_code(first.call)], dict[str, TriedProgram]()
-        samples, spent = 0, Usage()
+        count, spent = 0, Usage()
         for number in self.rounds:
-            seeds = range(samples + 1, samples + number + 1)
-            samples += number
-            yield WaitChunk(f"comparing {samples + 1} programs")
-            replies = await self._sample(without_failed_call(request), seeds, patience_s)
+            samples = early_samples if early_samples and not count else self._start_samples(request, count + 1, number)
+            count += number
+            yield WaitChunk(f"comparing {count + 1} programs")
+            replies = await self._finish(samples, patience_s)
             programs += [code for code, _ in replies]
             spent = sum((usage for _, usage in replies), spent)
             winner, decided = await self._best(request, first, programs, tried)
@@ -156,10 +171,15 @@ class VotingEngine:
                     tried[code] = TriedProgram(corrected, outcome)
         return tried
 
-    async def _sample(self, request: EngineRequest, seeds: Sequence[int], patience_s: float) -> list[tuple[str, Usage]]:
-        """Return (code, usage) of the sample with each of these seeds; the code is empty if the sample contains no
-        program. Samples that are not complete after ``patience_s`` seconds are cancelled and left out."""
-        samples = [asyncio.create_task(self._sample_one(request, seed)) for seed in seeds]
+    def _start_samples(self, request: EngineRequest, first_seed: int, number: int) -> list[_Sample]:
+        """Start to sample ``number`` programs, each with a seed of its own."""
+        shown = without_failed_call(request)
+        seeds = range(first_seed, first_seed + number)
+        return [asyncio.create_task(self._sample_one(shown, seed)) for seed in seeds]
+
+    async def _finish(self, samples: Sequence[_Sample], patience_s: float) -> list[tuple[str, Usage]]:
+        """Return (code, usage) of the samples; the code is empty if the sample contains no program. Samples that are
+        not complete after ``patience_s`` seconds are cancelled and left out."""
         try:
             await asyncio.wait(samples, timeout=patience_s)
             return [sample.result() for sample in samples if sample.done()]

@@ -272,3 +272,35 @@ async def test_a_program_that_prints_no_value_in_the_demanded_form_loses_the_vot
     missing = ["print('@mean[nan]')"] * sum(ROUNDS["thorough"])
     tool, _, _ = await ask(rounds(*missing, "print('@mean[4.0]')"), "thorough", prompt="Answer in the form @mean[m].")
     assert tool.ran == ["print('@mean[4.0]')"]
+
+
+FORM = "Answer in the form @n[count]."
+
+
+async def test_samples_are_decoded_beside_the_first_program_if_the_question_demands_values() -> None:
+    both = asyncio.Barrier(1 + AFTER_FAILURE)
+
+    class Together(ScriptedEngine):
+        async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
+            if request.messages[-1].role == "user":
+                async with asyncio.timeout(10):
+                    await both.wait()  # only passes if all programs are decoded at the same time
+            async for chunk in super().stream(request):
+                yield chunk
+
+    tool = Copies()
+    engine = Together(rounds(*["print(7)"] * (1 + AFTER_FAILURE)), batches=True)
+    one = Agent(MemoryStore(), engine, KEY, [tool], gate=Gate(Approvals(), answers=frozenset("*")))
+    result = await one.turn(TurnRequest(FORM), lambda body: None)
+    assert (result.text, tool.ran) == ("Done.", ["print(7)"])
+
+
+async def test_a_text_in_place_of_the_demanded_program_ends_the_samples_beside_it() -> None:
+    script: Script = [
+        {"when": "Answer", "text": "It is @n[3].", "delay": 0.1},
+        *({"text": "x", "delay": 30.0} for _ in range(AFTER_FAILURE)),
+    ]
+    before = asyncio.all_tasks()
+    tool, _, engine = await ask(script, prompt=FORM)
+    assert (tool.ran, tool.tried, len(engine.requests)) == ([], [], 1 + AFTER_FAILURE)
+    assert asyncio.all_tasks() == before

@@ -28,7 +28,7 @@ from agent_kernel.engines.local.backend import (
     StepOutput,
 )
 from agent_kernel.engines.local.decoding.decoder import Decoder
-from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks, TokenChains
+from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks, RunningPrompts, TokenChains
 from agent_kernel.engines.local.decoding.request_queue import Admission, Tell
 from agent_kernel.engines.local.decoding.text_stream import TextStream
 from agent_kernel.engines.local.media.prompt_media import replace_marks
@@ -107,6 +107,7 @@ class Completer:
         self._marks: dict[str, int | None] = {}
         self._block = loaded.block
         self._blocks = CachedBlocks(loaded.block, loaded.blocks)
+        self._prompts = RunningPrompts(self._blocks)
         self._cache_tokens = loaded.cache_tokens or loaded.block * loaded.blocks
         self._room = Admission(self._cache_tokens // max(1, loaded.block) or sys.maxsize)
         self._session = ""
@@ -179,11 +180,15 @@ class Completer:
         self, ids: Sequence[int], decoding: DecodingOptions, completion: DecodedCompletion, text: TextStream
     ) -> AsyncGenerator[TextChunk, None]:
         logprobs = Logprobs()
-        completion.usage = replace(completion.usage, reused_tokens=self._blocks.count_reused(ids))
         try:
-            async with aclosing(self._decoder.generate(ids, decoding, completion.pictures)) as pieces:
+            async with (
+                self._prompts.computing(ids) as (reused, finish_prompt),
+                aclosing(self._decoder.generate(ids, decoding, completion.pictures)) as pieces,
+            ):
+                completion.usage = replace(completion.usage, reused_tokens=reused)
                 async for piece in pieces:
                     self._count(completion, piece)
+                    finish_prompt()
                     delta = _push_tokens(piece, text, logprobs)
                     completion.text, completion.stopped = text.text, text.stopped
                     due = logprobs.due(len(text.text)) if delta or piece.finish or text.stopped else ()

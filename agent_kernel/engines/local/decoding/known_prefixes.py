@@ -1,16 +1,20 @@
-"""Records which prefixes of prompts are known: the token ids of each text, and the blocks that are still in the KV
-cache.
+"""Records which prefixes of prompts are known: the token ids of each text, the blocks that are still in the KV cache,
+and the prompts that are being computed.
 
-Both records are lost when this process ends. Ids are then encoded again, and no block is reused.
+All records are lost when this process ends. Ids are then encoded again, and no block is reused.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 
 CHAINS = 256
 CHAIN_TOKENS = 2_000_000
+MIN_SHARED = 64
+"""Minimum number of tokens for whose reuse a prompt waits until another one is computed."""
 
 
 class TokenChains:
@@ -63,6 +67,10 @@ class CachedBlocks:
         self._blocks = blocks
         self._known: OrderedDict[int, None] = OrderedDict()
 
+    @property
+    def keeps_prefixes(self) -> bool:
+        return self._blocks > 0
+
     def count_reused(self, ids: Sequence[int]) -> int:
         """Return the number of tokens at the beginning of this prompt that do not have to be computed again. The last
         token is never among them, because its logits are needed."""
@@ -104,3 +112,59 @@ class CachedBlocks:
         for start in range(0, len(ids) - self._block + 1, self._block):
             key = hash((key, *ids[start : start + self._block]))
             yield start, key
+
+
+class RunningPrompts:
+    """The prompts that are being computed. Used in one event loop. Requests that arrive together with the same long
+    beginning, such as the samples of a vote, would each compute it, because the KV cache gets a prompt's blocks only
+    while the prompt is computed. ``cached`` is the record of the cache's blocks; if it has no blocks, no request
+    waits."""
+
+    def __init__(self, cached: CachedBlocks) -> None:
+        self._cached = cached
+        self._running: dict[asyncio.Event, tuple[Sequence[int], int]] = {}
+
+    @asynccontextmanager
+    async def computing(self, ids: Sequence[int]) -> AsyncGenerator[tuple[int, Callable[[], None]], None]:
+        """Context manager in which the prompt ``ids`` is computed. It yields the number of tokens at the beginning that
+        are in the cache, and a function to be called when the prompt is computed. If the context ends before, the
+        prompt's blocks do not count as cached.
+
+        The context begins when no other prompt is being computed that spares this one at least MIN_SHARED tokens, and
+        at least half as many tokens as the other prompt computes: to wait for a long prompt that shares little would
+        take more time than it saves."""
+        while (other := self._running_prompt_to_share(ids)) is not None:
+            await other.wait()
+        reused = self._cached.count_reused(ids)
+        computed = asyncio.Event()
+        self._running[computed] = (ids, reused)
+
+        def leave() -> None:
+            self._running.pop(computed, None)
+            computed.set()
+
+        def finish() -> None:
+            if not computed.is_set():
+                self._cached.add(ids)
+                leave()
+
+        try:
+            yield reused, finish
+        finally:
+            leave()
+
+    def _running_prompt_to_share(self, ids: Sequence[int]) -> asyncio.Event | None:
+        if not self._cached.keeps_prefixes:
+            return None
+        reused = self._cached.count_reused(ids)
+        for computed, (other, start) in self._running.items():
+            spared = _count_shared(ids, other) - reused
+            if spared >= MIN_SHARED and 2 * spared >= len(other) - start:
+                return computed
+        return None
+
+
+def _count_shared(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return the number of equal ids at the beginning of both prompts."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(first), len(second)))

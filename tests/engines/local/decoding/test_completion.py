@@ -12,11 +12,11 @@ import pytest_asyncio
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Sampling, TextChunk
 from agent_kernel.core.settings import Settings
-from agent_kernel.engines.local.backend import DecodingOptions, LoadOptions
+from agent_kernel.engines.local.backend import DecodingOptions, LoadOptions, StepOutput
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion, decoding_options
 from agent_kernel.engines.local.decoding.decoder import Decoder
-from agent_kernel.engines.local.openvino.backend import OpenVino
+from agent_kernel.engines.local.openvino.backend import BLOCK, MAX_BATCHED, OpenVino
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 CACHE = Settings.from_env().cache_dir
@@ -25,9 +25,24 @@ HOT = DecodingOptions(1, temperature=2.0)
 SEEDS = range(40)
 
 
+class CountedSteps(OpenVino):
+    """Counts the steps, each of which computes at most MAX_BATCHED tokens of prompts."""
+
+    steps = 0
+
+    def step(self) -> list[tuple[int, StepOutput]]:
+        self.steps += 1
+        return super().step()
+
+
+@pytest.fixture(scope="module")
+def backend() -> CountedSteps:
+    return CountedSteps(CACHE)
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def completer() -> AsyncGenerator[Completer, None]:
-    backend, broken = OpenVino(CACHE), list[BaseException]()
+async def completer(backend: CountedSteps) -> AsyncGenerator[Completer, None]:
+    broken = list[BaseException]()
     decoder = Decoder(backend, broken.append)
     path = catalog.resolve("tiny", CACHE).path
     loaded = await decoder.call(lambda: backend.load(path, LoadOptions(cache_gb=1), lambda stage, fraction: None))
@@ -180,3 +195,32 @@ async def test_the_ends_of_each_range_are_taken(completer: Completer, prompt: st
         completion, _ = await complete(completer, prompt, replace(decoding_options(sampling), max_tokens=2))
 
         assert completion.ids
+
+
+async def test_requests_with_one_prompt_that_arrive_together_compute_it_once(
+    completer: Completer, backend: CountedSteps
+) -> None:
+    text = " ".join(f"Fox number {at} ran." for at in range(120))
+
+    before = backend.steps
+    runs = await asyncio.gather(*(complete(completer, text, replace(HOT, max_tokens=8, seed=at)) for at in range(4)))
+
+    tokens = runs[0][0].usage.prompt_tokens
+    assert tokens > 6 * MAX_BATCHED
+    assert backend.steps - before < 1.5 * tokens / MAX_BATCHED + 2 * 8
+    reused = sorted(completion.usage.reused_tokens for completion, _ in runs)
+    assert (reused[0], reused[1]) == (0, tokens - tokens % BLOCK)
+
+
+async def test_if_the_first_request_is_cancelled_another_computes_the_prompt(
+    completer: Completer, backend: CountedSteps
+) -> None:
+    text = " ".join(f"Cat number {at} slept." for at in range(120))
+    first, *others = (asyncio.create_task(complete(completer, text, replace(HOT, seed=at))) for at in range(3))
+    before = backend.steps
+    while backend.steps < before + 2:
+        await asyncio.sleep(0)
+
+    first.cancel()
+
+    assert all(completion.finish == "length" for completion, _ in await asyncio.gather(*others))
