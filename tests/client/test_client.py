@@ -61,6 +61,7 @@ def python(code: str, **more: Any) -> dict[str, Any]:
 SCRIPT = [
     {"text": "It begins", "fault": "hang", "when": "hang", "loop": True},
     {"text": "word " * 40, "deltas": 40, "delay": 0.02, "when": "slow", "loop": True},
+    {"text": "It ends later.", "deltas": 2, "gate": "later", "when": "be busy"},
     {"text": "Before.", "reasoning": "Hm.", "calls": [python("print('out'); 6 * 7")], "when": "compute"},
     {"text": "It is 42.", "when": "compute"},
     {"text": "Let me see.", "reasoning": "Hm.", "calls": [python("2 + 2")], "when": "think aloud"},
@@ -217,10 +218,11 @@ async def test_a_failed_turn_raises_its_own_error_and_says_which_turn_it_was(cli
     assert (await client.stream("breaks").result()).error is not None
 
 
-async def test_a_busy_session_is_waited_for_or_told(client: Client) -> None:
-    async with client.stream("slow") as turn:
+async def test_a_busy_session_is_waited_for_or_told(client: Client, server: AgentServer) -> None:
+    async with client.stream("be busy") as turn:
         with pytest.raises(SessionBusy) as caught:
             await client.run("hello", session=turn.session, busy="raise")
+        asyncio.get_running_loop().call_later(0.3, (server.directory / "later").touch)
         waited = await client.run("hello", session=turn.session)
         assert (await turn.result()).state == "committed"
     assert caught.value.request_id.startswith("req_")
