@@ -21,8 +21,11 @@ SCRIPT: list[dict[str, Any]] = [
     {"when": "even ones", "calls": [{"name": "python", "arguments": {"code": "not python at all"}}]},
     {"when": "even ones", "calls": [{"name": "python", "arguments": {"code": CODE}}]},
     {"when": "even ones", "text": "There are **two** <script>alert(1)</script>."},
-    {"when": "twos", "calls": [{"name": "python", "arguments": {"code": "twos = [2, 2]"}}]},
-    {"when": "twos", "text": "Two **twos**."},
+    *[
+        {"when": "twos", "calls": [{"name": "python", "arguments": {"code": "twos = [2, 2]"}}]},
+        {"when": "twos", "text": "Two **twos**."},
+    ]
+    * 2,
     {"text": "Anything.", "loop": True},
 ]
 PNG = {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": "x"}, "metadata": {}}
