@@ -37,7 +37,7 @@ async def user_texts(notebook: Notebook) -> list[str]:
     return [
         message["content"]
         for message in await notebook.messages()
-        if message["role"] == "user" and not message["hidden"]
+        if message["role"] == "user" and not message.get("hidden")
     ]
 
 
