@@ -444,19 +444,23 @@ async def test_another_session_than_that_of_the_previous_response_is_refused(cli
 # ---------------------------------------------------------------------------------------------------- background
 
 
+async def retrieved_after(client: AsyncOpenAI, made: Response, status: str) -> Response:
+    """Poll the response until it has another status."""
+    while made.status == status:
+        await asyncio.sleep(0.1)
+        made = await client.responses.retrieve(made.id)
+    return made
+
+
 async def test_one_in_the_background_is_polled(client: AsyncOpenAI, server: AgentServer) -> None:
     made = await client.responses.create(model="default", input="gated", background=True)
     assert (made.status, made.background) == ("queued", True)
     with pytest.raises(openai.ConflictError):
         await client.responses.create(model="default", input="x", previous_response_id=made.id)
-    while made.status == "queued":
-        await asyncio.sleep(0.1)
-        made = await client.responses.retrieve(made.id)
+    made = await retrieved_after(client, made, "queued")
     assert made.status == "in_progress"
     (server.directory / "go").touch()
-    while made.status == "in_progress":
-        await asyncio.sleep(0.1)
-        made = await client.responses.retrieve(made.id)
+    made = await retrieved_after(client, made, "in_progress")
     assert (made.status, made.output_text) == ("completed", "word " * 20)
 
 
