@@ -15,8 +15,10 @@ import sys
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_rerunfailures
 from hypothesis import HealthCheck, settings
 
 BUILD = Path(__file__).parents[1] / "build"
@@ -201,12 +203,28 @@ def pull(name: str) -> str:
     return f"the model {name} could not be pulled; run: agent-kernel model pull {name}"
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if getattr(item, "execution_count", 1) > 1:
+        discard_fixtures(item)
     for name in sorted(models_of(item)):
         if problem := item.config.stash[UNPULLED].get(name):
             pytest.skip(problem)
     if item.get_closest_marker("browser") and chromium() is None:
         pytest.skip("no chromium on this machine; run: apt-get install chromium")
+
+
+def discard_fixtures(item: pytest.Item) -> None:
+    """Tear down all fixtures before a test that failed runs again (``--reruns``), also those of its module.
+
+    A server that the tests of a module share has played the rounds of its script that can be played once, so the second
+    run would always fail, whatever the reason for the first failure was. pytest-rerunfailures keeps such fixtures and
+    puts their finalizers aside.
+    """
+    setup: Any = item.session._setupstate
+    setup.stack.update(pytest_rerunfailures.suspended_finalizers)
+    pytest_rerunfailures.suspended_finalizers.clear()
+    setup.teardown_exact(None)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -27,8 +27,8 @@ from tests.served import Served, ended
 from tests.server import PLAIN, AgentServer, Json, followed, start_turn, text_of
 
 SLOW = {"text": "word " * 400, "deltas": 400, "delay": 0.05, "when": "slow", "loop": True}
-QUICK = {"text": "ready " * 20, "deltas": 20, "delay": 0.05, "when": "quick", "loop": True}
-SCRIPT: list[Json] = [SLOW, QUICK, {"text": "Hello.", "loop": True}]
+GATED = {"text": "ready " * 20, "deltas": 20, "when": "gated", "gate": "go"}
+SCRIPT: list[Json] = [SLOW, GATED, {"text": "Hello.", "loop": True}]
 CLOSED = (
     *("api", "api/contents", "api/kernels", "api/kernelspecs", "api/sessions", "api/terminals", "api/status"),
     *("api/shutdown", "api/config/notebook", "api/me", "api/spec.yaml", "files/script.json", "view/script.json"),
@@ -371,17 +371,18 @@ def test_turns_may_end_meanwhile_and_no_other_begins(serve: Serve) -> None:
     served = serve("--drain", "30").start()
     with served.client() as client:
         assert client.get("/health").json() == {"status": "ok"}
-        (reader,) = reading(served, "quick", 1)
+        (reader,) = reading(served, "gated", 1)
         assert served.process is not None
         served.process.send_signal(signal.SIGTERM)
         served.until_logged("1 turn is running")
         probe = client.get("/health")
         refused = client.post("/v1/chat/completions", json={"model": "default", "messages": messages_of("hi")})
+    (served.directory / "go").touch()
     assert (probe.status_code, probe.json()) == (503, {"status": "stopping"})
     assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_stopping")
     assert served.process.wait(60) == 0
     reader.join(30)
-    assert (reader.text, reader.finish) == (QUICK["text"], "stop")
+    assert (reader.text, reader.finish) == (GATED["text"], "stop")
 
 
 def test_a_second_signal_does_not_wait_for_turns_and_saves_them_all_the_same(serve: Serve) -> None:

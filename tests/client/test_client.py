@@ -61,6 +61,7 @@ def python(code: str, **more: Any) -> dict[str, Any]:
 SCRIPT = [
     {"text": "It begins", "fault": "hang", "when": "hang", "loop": True},
     {"text": "word " * 40, "deltas": 40, "delay": 0.02, "when": "slow", "loop": True},
+    {"text": "It ends later.", "deltas": 2, "gate": "later", "when": "be busy"},
     {"text": "Before.", "reasoning": "Hm.", "calls": [python("print('out'); 6 * 7")], "when": "compute"},
     {"text": "It is 42.", "when": "compute"},
     {"text": "Let me see.", "reasoning": "Hm.", "calls": [python("2 + 2")], "when": "think aloud"},
@@ -75,6 +76,8 @@ SCRIPT = [
     {"text": "Shown.", "when": "shows"},
     {"calls": [call("danger", what="x")], "when": "approve me"},
     {"text": "Decided.", "when": "approve me", "loop": True},
+    {"calls": [call("danger", what="n")], "when": "with nobody to ask"},
+    {"text": "Decided.", "when": "with nobody to ask"},
     {"calls": [call("danger", what="y")], "when": "deny me"},
     {"text": "Decided.", "when": "deny me"},
     {"calls": [call("danger", what="z")], "when": "fail to decide"},
@@ -217,10 +220,11 @@ async def test_a_failed_turn_raises_its_own_error_and_says_which_turn_it_was(cli
     assert (await client.stream("breaks").result()).error is not None
 
 
-async def test_a_busy_session_is_waited_for_or_told(client: Client) -> None:
-    async with client.stream("slow") as turn:
+async def test_a_busy_session_is_waited_for_or_told(client: Client, server: AgentServer) -> None:
+    async with client.stream("be busy") as turn:
         with pytest.raises(SessionBusy) as caught:
             await client.run("hello", session=turn.session, busy="raise")
+        asyncio.get_running_loop().call_later(0.3, (server.directory / "later").touch)
         waited = await client.run("hello", session=turn.session)
         assert (await turn.result()).state == "committed"
     assert caught.value.request_id.startswith("req_")
@@ -413,8 +417,8 @@ async def test_a_reader_of_the_stream_may_decide_itself(client: Client) -> None:
 
 
 async def test_without_anybody_to_ask_a_call_is_denied_at_once(client: Client) -> None:
-    result = await client.run("approve me", functions=[danger])
-    assert "did x" not in [made.text for made in result.calls]
+    result = await client.run("with nobody to ask", functions=[danger])
+    assert [made.status for made in result.calls] == ["denied"]
 
 
 # ------------------------------------------------------------------------------------------------ files

@@ -27,6 +27,7 @@ from tests.tcp_server import tcp_server
 
 SLOW = "".join(f"word{number} " for number in range(60))
 SCRIPT: list[dict[str, Any]] = [
+    {"text": SLOW, "deltas": 60, "delay": 0.03, "when": "slow without an end", "fault": "hang"},
     {"text": SLOW, "deltas": 60, "delay": 0.03, "when": "slow", "loop": True},
     {"text": "First. ", "calls": [{"name": "python", "arguments": {"code": "1 + 1"}}], "when": "then hang"},
     {"text": "Second.", "deltas": 4, "fault": "hang", "when": "then hang"},
@@ -173,7 +174,7 @@ async def test_a_server_that_is_stopped_in_order_says_how_the_turn_ended(server:
     events: list[Event] = []
     async with Client(server.url, token=TOKEN) as client:
         async with asyncio.timeout(120):
-            async for event in client.stream("slow"):
+            async for event in client.stream("slow without an end"):
                 events.append(event)
                 if len(events) == 5:
                     again = asyncio.create_task(stopped_and_started(server))

@@ -8,12 +8,13 @@ import signal
 import httpx
 import pytest
 
+from agent_kernel.core.settings import Settings
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.processes import Process, descendants, survivors
 from tests.server import AgentServer, Json, followed, start_turn, text_of, wait_for_event
 
 pytestmark = pytest.mark.model("tiny")
-LOCAL = {"engine": "local", "model": "tiny"}
+LOCAL = {"engine": "local", "model": "tiny", "cache_dir": str(Settings.from_env().cache_dir)}
 LONG = {"temperature": 0, "max_tokens": 600}
 SHORT = {"temperature": 0, "max_tokens": 8}
 COUNT = "Write a very long story about a lighthouse keeper, a storm and a ship. Do not stop."
@@ -57,7 +58,7 @@ async def test_a_killed_worker_fails_its_turn_and_the_next_turn_gets_a_new_one(a
         events = await followed(client, started["turn"])
         assert events[-1]["data"]["state"] == "failed"
         assert events[-1]["data"]["error"]["code"] == "engine_crashed"
-        assert await survivors([worker], 10) == []
+        assert await survivors([worker], 30) == []
 
         again = await start_turn(client, "Say hello.", session=started["session"], sampling=SHORT, max_tool_rounds=0)
         replied = await followed(client, again["turn"])
@@ -72,7 +73,7 @@ async def test_a_killed_worker_fails_its_turn_and_the_next_turn_gets_a_new_one(a
         assert cut["message"]["content"] == text_of(events)
     new = model_worker(server)
     await server.stop()
-    assert await survivors([new], 10) == []
+    assert await survivors([new], 30) == []
 
 
 async def test_the_worker_ends_with_a_server_that_was_killed(agent_server: ServerFactory) -> None:
@@ -83,7 +84,7 @@ async def test_the_worker_ends_with_a_server_that_was_killed(agent_server: Serve
         worker = model_worker(server)
         await server.kill()
     # The promise is two seconds; a machine that is busy with other tests is given some more.
-    assert await survivors([worker], 6) == []
+    assert await survivors([worker], 20) == []
 
 
 async def test_a_worker_killed_while_it_loads_fails_those_who_wait_for_it(agent_server: ServerFactory) -> None:

@@ -17,6 +17,7 @@ import pytest
 from nbclient.exceptions import CellExecutionError
 
 from agent_kernel.core.api_tokens import ApiTokenStore
+from agent_kernel.core.settings import Settings
 from tests.notebook import notebook as notebooks
 from tests.notebook.notebook import Notebook
 from tests.server import TOKEN, AgentServer, free_port
@@ -95,7 +96,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     url = f"http://127.0.0.1:{port}/agent/v1"
     engines.write_text(f'[work]\nurl = "{url}"\nmodel = "default"\napi_key_env = "WORK_API_KEY"\n')
     env = {"AGENT_KERNEL_ENGINES": str(engines), "WORK_API_KEY": TOKEN}
-    made_server = AgentServer(directory, traits={"engine": "local", "tools": "agent"}, env=env)
+    traits = {"engine": "local", "tools": "agent", "cache_dir": str(Settings.from_env().cache_dir)}
+    made_server = AgentServer(directory, traits=traits, env=env)
     try:
         yield asyncio.run(made_server.start(port))
     finally:

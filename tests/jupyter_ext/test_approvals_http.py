@@ -38,7 +38,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     server = AgentServer(
         tmp_path_factory.mktemp("server"),
         SCRIPT,
-        traits={"approval_timeout_s": 1.0, "tools": "recall"},
+        traits={"approval_timeout_s": 5.0, "tools": "recall"},
         extensions=PROBES,
     )
     try:
@@ -160,8 +160,8 @@ async def test_a_client_without_a_person_is_waited_for_so_long_and_no_longer(ser
     async with server.client() as client:
         turn, question = await start_and_wait_for_question(client, "silence", "mcp")
         [waiting] = (await client.get("agent/v1/agent/approvals")).json()["approvals"]
-        assert question["until"] == pytest.approx(waiting["asked"] + 1.0, abs=0.01)
-        assert await result(client, turn) == ("denied", "This call did not run: denied: nobody answered within 1 s.")
+        assert question["until"] == pytest.approx(waiting["asked"] + 5.0, abs=0.01)
+        assert await result(client, turn) == ("denied", "This call did not run: denied: nobody answered within 5 s.")
         late = await answer(client, question, decision="approve")
         assert (late.status_code, "nobody answered" in late.json()["error"]["message"]) == (409, True)
 

@@ -6,14 +6,15 @@ import asyncio
 import base64
 import re
 import sqlite3
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 from agent_kernel.core.session import UNLISTED
 from tests.server import AgentServer, Json
 
 SCRIPT = [
-    {"when": "slowly", "text": "word " * 20, "deltas": 20, "delay": 0.05, "loop": True},
+    {"when": "slowly", "text": "word " * 20, "deltas": 20, "gate": "go", "loop": True},
     {"when": "set x", "text": "", "calls": [{"name": "python", "arguments": {"code": "x = 41"}}]},
     {"when": "set x", "text": "It is set.", "loop": True},
     {"when": "read x", "text": "", "calls": [{"name": "python", "arguments": {"code": "x + 1"}}]},
@@ -38,6 +39,32 @@ async def ask(server: AgentServer, *messages: Json, model: str = "agent/default"
         answer = await client.post("agent/v1/chat/completions", json=body)
         found: Json = answer.raise_for_status().json()
         return found
+
+
+async def gauge(server: AgentServer, name: str) -> float:
+    async with server.client() as client:
+        metrics = (await client.get("agent/v1/metrics")).raise_for_status().text
+    (line,) = re.findall(rf"^\w*{name}(?:{{.*}})? (\S+)$", metrics, re.MULTILINE)
+    return float(line)
+
+
+@asynccontextmanager
+async def held_answers(server: AgentServer) -> AsyncIterator[Callable[[int], Awaitable[None]]]:
+    """Hold the answers to ``slowly`` at their middle until the block ends. Yield a function that waits until so many
+    turns run.
+    """
+    gate = server.directory / "go"
+    gate.unlink(missing_ok=True)
+
+    async def until_running(count: int) -> None:
+        async with asyncio.timeout(60):
+            while await gauge(server, "turns_running") < count:
+                await asyncio.sleep(0.02)
+
+    try:
+        yield until_running
+    finally:
+        gate.touch()
 
 
 async def session_ids(server: AgentServer) -> set[str]:
@@ -96,7 +123,10 @@ async def test_two_that_continue_the_same_conversation_at_once_both_get_answers(
     first = await ask(server, user("begin twice"))
     said = first["choices"][0]["message"]["content"]
     asked = (user("begin twice"), assistant(said), user("slowly"))
-    both = await asyncio.gather(ask(server, *asked), ask(server, *asked))
+    async with held_answers(server) as until_running:
+        asking = asyncio.gather(ask(server, *asked), ask(server, *asked))
+        await until_running(2)
+    both = await asking
     assert len({answer["session_id"] for answer in both}) == 2
     assert all(answer["choices"][0]["message"]["content"].startswith("word") for answer in both)
 
@@ -111,9 +141,9 @@ async def until_busy(server: AgentServer, session: str) -> None:
 
 
 async def test_a_named_session_that_is_busy_is_told(server: AgentServer) -> None:
-    running = asyncio.create_task(ask(server, user("slowly"), session_id="busy"))
-    await until_busy(server, "busy")
-    async with server.client() as client:
+    async with held_answers(server), server.client() as client:
+        running = asyncio.create_task(ask(server, user("slowly"), session_id="busy"))
+        await until_busy(server, "busy")
         body = {"model": "agent/default", "messages": [user("now")], "session_id": "busy"}
         refused = await client.post("agent/v1/chat/completions", json=body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
@@ -122,9 +152,9 @@ async def test_a_named_session_that_is_busy_is_told(server: AgentServer) -> None
 
 async def test_an_unlisted_session_that_is_named_while_it_is_busy_is_told_too(server: AgentServer) -> None:
     first = await ask(server, user("begin it"))
-    running = asyncio.create_task(ask(server, user("slowly"), session_id=first["session_id"]))
-    await until_busy(server, first["session_id"])
-    async with server.client() as client:
+    async with held_answers(server), server.client() as client:
+        running = asyncio.create_task(ask(server, user("slowly"), session_id=first["session_id"]))
+        await until_busy(server, first["session_id"])
         body = {"model": "agent/default", "messages": [user("now")], "session_id": first["session_id"]}
         refused = await client.post("agent/v1/chat/completions", json=body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
@@ -135,9 +165,8 @@ async def test_two_that_continue_the_same_conversation_at_once_both_have_its_fil
     first = await ask(server, user("begin with a file"))
     said = first["choices"][0]["message"]["content"]
 
-    async def goes_on(text: str, file: str, wait_s: float = 0) -> tuple[str, set[str]]:
+    async def goes_on(text: str, file: str) -> tuple[str, set[str]]:
         """Continue the conversation. Return its session and the names of its files."""
-        await asyncio.sleep(wait_s)
         part = {"type": "file", "file": {"filename": file, "file_data": base64.b64encode(b"words").decode()}}
         more = {"role": "user", "content": [{"type": "text", "text": text}, part]}
         session = (await ask(server, user("begin with a file"), assistant(said), more))["session_id"]
@@ -145,12 +174,18 @@ async def test_two_that_continue_the_same_conversation_at_once_both_have_its_fil
             files = (await client.get("agent/v1/files", params={"session": session})).raise_for_status().json()["data"]
         return session, {file["filename"] for file in files}
 
-    (one, first_files), (other, other_files) = await asyncio.gather(
-        goes_on("slowly", "a.txt"), goes_on("slowly", "b.txt", 0.4)
-    )
+    async with held_answers(server) as until_running:
+        earlier = asyncio.create_task(goes_on("slowly", "a.txt"))
+        await until_running(1)
+        later = asyncio.create_task(goes_on("slowly", "b.txt"))
+        await until_running(2)
+    (one, first_files), (other, other_files) = await earlier, await later
     assert one != other
     assert (first_files, other_files) == ({"a.txt"}, {"b.txt"})
-    at_once = await asyncio.gather(goes_on("now slowly", "c.txt"), goes_on("now slowly", "c.txt"))
+    async with held_answers(server) as until_running:
+        going_on = asyncio.gather(goes_on("now slowly", "c.txt"), goes_on("now slowly", "c.txt"))
+        await until_running(2)
+    at_once = await going_on
     assert len({session for session, _ in at_once}) == 2
     assert all("c.txt" in files for _, files in at_once)
 
@@ -167,7 +202,10 @@ async def test_two_that_continue_the_same_conversation_at_once_both_have_what_it
     first = await told(user("set y"))
     assert "server_tool_use" in [block["type"] for block in first["content"]]
     asked = (user("set y"), {"role": "assistant", "content": first["content"]}, user("slowly"))
-    both = await asyncio.gather(told(*asked), told(*asked))
+    async with held_answers(server) as until_running:
+        asking = asyncio.gather(told(*asked), told(*asked))
+        await until_running(2)
+    both = await asking
     sessions = {answer["session_id"] for answer in both}
     assert len(sessions) == 2
     async with server.client() as client:
@@ -194,26 +232,20 @@ async def test_a_call_that_is_refused_leaves_no_session(server: AgentServer) -> 
 
 
 async def test_a_session_that_was_begun_anew_for_a_call_that_is_refused_is_forgotten(server: AgentServer) -> None:
-    async def in_memory() -> float:
-        async with server.client() as client:
-            metrics = (await client.get("agent/v1/metrics")).raise_for_status().text
-        (line,) = re.findall(r"^\w*private_sessions(?:{.*})? (\S+)$", metrics, re.MULTILINE)
-        return float(line)
-
     first = await ask(server, user("begin anew"))
     said = (user("begin anew"), assistant(first["choices"][0]["message"]["content"]))
-    before = await in_memory()
-    running = asyncio.create_task(ask(server, *said, user("slowly")))
-    await until_busy(server, first["session_id"])
+    before = await gauge(server, "private_sessions")
     part = {"type": "file", "file": {"file_id": "file_unknown"}}
     more = {"role": "user", "content": [{"type": "text", "text": "slowly"}, part]}
-    async with server.client() as client:
+    async with held_answers(server), server.client() as client:
+        running = asyncio.create_task(ask(server, *said, user("slowly")))
+        await until_busy(server, first["session_id"])
         refused = await client.post(
             "agent/v1/chat/completions", json={"model": "agent/default", "messages": [*said, more]}
         )
     assert refused.status_code == 404
     assert (await running)["session_id"] == first["session_id"]
-    assert await in_memory() == before
+    assert await gauge(server, "private_sessions") == before
 
 
 FILE = {"type": "input_file", "file_id": "file_unknown"}

@@ -49,5 +49,5 @@ async def test_code_is_not_completed_while_a_turn_runs(server: AgentServer) -> N
         started = time.monotonic()
         found = events(await person.post("agent/v1/infill", json={"prefix": PREFIX}))
         assert found == [{"text": "", "silence": "busy"}]
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
         await person.post(f"agent/v1/turns/{turn}/cancel", json={})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from agent_kernel.core.settings import Settings
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn, text_of
 
@@ -27,7 +28,8 @@ SHORT = {"temperature": 0, "max_tokens": 100}
 async def test_an_answer_over_http_fits_its_schema_and_a_hostile_one_fails_its_turn_only(
     agent_server: ServerFactory,
 ) -> None:
-    server = await agent_server(traits={"engine": "local", "model": "tiny"})
+    cache = str(Settings.from_env().cache_dir)
+    server = await agent_server(traits={"engine": "local", "model": "tiny", "cache_dir": cache})
     async with server.client() as client:
 
         async def ended(**given: Any) -> list[Any]:

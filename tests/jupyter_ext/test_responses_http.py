@@ -38,6 +38,7 @@ SCRIPT: list[Json] = [
     {"text": "", "calls": [LIST], "when": "not declared"},
     {"text": "Listed.", "when": "not declared", "loop": True},
     {"text": "It begins", "fault": "hang", "when": "hang", "loop": True},
+    {"text": "word " * 20, "deltas": 20, "when": "gated", "gate": "go"},
     {"text": "word " * 20, "deltas": 20, "delay": 0.05, "when": "slow", "loop": True},
     {"text": "It is cut", "finish": "length", "when": "cut", "loop": True},
     {"text": "It beg", "deltas": 2, "delay": 0.05, "fault": "the model fell", "when": "broken", "loop": True},
@@ -443,17 +444,23 @@ async def test_another_session_than_that_of_the_previous_response_is_refused(cli
 # ---------------------------------------------------------------------------------------------------- background
 
 
-async def test_one_in_the_background_is_polled(client: AsyncOpenAI) -> None:
-    made = await client.responses.create(model="default", input="slow", background=True)
+async def retrieved_after(client: AsyncOpenAI, made: Response, status: str) -> Response:
+    """Poll the response until it has another status."""
+    while made.status == status:
+        await asyncio.sleep(0.1)
+        made = await client.responses.retrieve(made.id)
+    return made
+
+
+async def test_one_in_the_background_is_polled(client: AsyncOpenAI, server: AgentServer) -> None:
+    made = await client.responses.create(model="default", input="gated", background=True)
     assert (made.status, made.background) == ("queued", True)
     with pytest.raises(openai.ConflictError):
         await client.responses.create(model="default", input="x", previous_response_id=made.id)
-    states = []
-    while made.status in ("queued", "in_progress"):
-        await asyncio.sleep(0.1)
-        made = await client.responses.retrieve(made.id)
-        states.append(made.status)
-    assert "in_progress" in states
+    made = await retrieved_after(client, made, "queued")
+    assert made.status == "in_progress"
+    (server.directory / "go").touch()
+    made = await retrieved_after(client, made, "in_progress")
     assert (made.status, made.output_text) == ("completed", "word " * 20)
 
 

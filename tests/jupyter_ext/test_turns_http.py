@@ -286,12 +286,17 @@ async def test_a_server_that_is_stopped_closes_its_turns_and_leaves_no_process(a
 async def test_a_running_turn_counts_as_activity_of_the_server(server: AgentServer) -> None:
     async with server.client() as client:
         started = await start_turn(client, "hang")
-        first = (await client.get("api/status")).json()["last_activity"]
-        await asyncio.sleep(2.5)
-        later = (await client.get("api/status?no_track_activity=1")).json()["last_activity"]
-        assert later > first
-        await client.post(f"agent/v1/turns/{started['turn']}/cancel", json={})
-        await asyncio.sleep(1.5)
-        quiet = (await client.get("api/status?no_track_activity=1")).json()["last_activity"]
-        await asyncio.sleep(2.5)
-        assert (await client.get("api/status?no_track_activity=1")).json()["last_activity"] == quiet
+
+        async def after(pause_s: float) -> str:
+            await asyncio.sleep(pause_s)
+            return str((await client.get("api/status?no_track_activity=1")).json()["last_activity"])
+
+        async with asyncio.timeout(60):
+            for _ in range(2):  # the request that started the turn is activity too
+                last = await after(0)
+                while await after(0.5) == last:
+                    pass
+            await client.post(f"agent/v1/turns/{started['turn']}/cancel", json={})
+            last = await after(1.5)
+            while (now := await after(2.5)) != last:
+                last = now

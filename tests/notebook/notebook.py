@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,9 +19,18 @@ from tests.server import AgentServer
 
 CELL_S = 60.0
 CONNECT_TRIES = 5
+LAB_APART = timedelta(milliseconds=2)
+"""Between the requests of JupyterLab's Run All."""
 SILENCE = "..."
 """As an answer: the person does not answer."""
 Json = dict[str, Any]
+EXECUTED: Json = {
+    "silent": False,
+    "store_history": True,
+    "user_expressions": {},
+    "allow_stdin": False,
+    "stop_on_error": True,
+}
 
 
 @dataclass
@@ -223,13 +233,21 @@ class Notebook:
 
     async def run_all(self, cells: Mapping[str, str], apart_s: float = 0.0) -> dict[str, Ran]:
         """Run cells (source by id) as JupyterLab's Run All does: one request for each cell, all sent before the first
-        is answered. ``apart_s`` is the time between two requests, in seconds.
+        is answered. ``apart_s`` is the time between two requests, in seconds; without it they have the dates that
+        JupyterLab's requests have, however slow this machine is.
         """
         ran: dict[str, Ran] = {}
+        requests: list[Json] = []
         for cell, source in cells.items():
             self._client.session.metadata = {"cellId": cell}
-            ran[self._client.execute(source, allow_stdin=False)] = Ran()
-            await asyncio.sleep(apart_s)
+            requests.append(self._client.session.msg("execute_request", {**EXECUTED, "code": source}))
+        began = datetime.now(UTC)
+        for number, request in enumerate(requests):
+            request["header"]["date"] = datetime.now(UTC) if apart_s else began + number * LAB_APART
+            ran[request["header"]["msg_id"]] = Ran()
+            self._client.shell_channel.send(request)
+            if apart_s:
+                await asyncio.sleep(apart_s)
         waiting = set(ran)
         while waiting:
             message = await asyncio.wait_for(self._client.get_iopub_msg(), CELL_S)

@@ -319,7 +319,7 @@ async def test_html_of_the_model_is_text_everywhere(notebook: Notebook) -> None:
 
 
 async def test_a_variable_in_braces_is_told_as_a_hidden_note_and_the_prompt_keeps_its_name(notebook: Notebook) -> None:
-    await notebook.run("import pandas as pd\ndf = pd.DataFrame({'day': [1, 2], 'kind': ['sun', 'rain']})\nrate = 0.5")
+    await notebook.run("import pandas\ndf = pandas.DataFrame({'day': [1, 2], 'kind': ['sun', 'rain']})\nrate = 0.5")
     await notebook.run('%%agent\nabout the {rate} and df and {unknown} and {"json": 1}')
     hidden, prompt, *_ = await notebook.messages()
     assert prompt["content"] == 'about the rate and df and {unknown} and {"json": 1}'

@@ -17,12 +17,16 @@ from tests.notebook.notebook import Notebook
 from tests.server import Json
 
 CODE = "evens = [n for n in numbers if n % 2 == 0]\nprint(json.dumps(evens))"
+TWOS: list[dict[str, Any]] = [
+    {"when": "twos", "calls": [{"name": "python", "arguments": {"code": "twos = [2, 2]"}}]},
+    {"when": "twos", "text": "Two **twos**."},
+]
 SCRIPT: list[dict[str, Any]] = [
     {"when": "even ones", "calls": [{"name": "python", "arguments": {"code": "not python at all"}}]},
     {"when": "even ones", "calls": [{"name": "python", "arguments": {"code": CODE}}]},
     {"when": "even ones", "text": "There are **two** <script>alert(1)</script>."},
-    {"when": "twos", "calls": [{"name": "python", "arguments": {"code": "twos = [2, 2]"}}]},
-    {"when": "twos", "text": "Two **twos**."},
+    *TWOS,
+    *TWOS,
     {"text": "Anything.", "loop": True},
 ]
 PNG = {"output_type": "display_data", "data": {"image/png": "aGk=", "text/plain": "x"}, "metadata": {}}

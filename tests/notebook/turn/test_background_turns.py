@@ -9,7 +9,7 @@ from tests.notebook.notebook import Notebook
 
 SHELL = {"when": "may I", "calls": [{"name": "shell", "arguments": {"commands": ["echo ran by shell"]}}]}
 SCRIPT: list[dict[str, Any]] = [
-    {"when": "count slowly", "text": " ".join(map(str, range(60))), "deltas": 60, "delay": 0.05},
+    {"when": "count slowly", "text": " ".join(map(str, range(60))), "deltas": 60, "delay": 0.05, "gate": "go"},
     {"when": "come second", "text": "I came second."},
     {"when": "never end", "text": "word " * 3000, "deltas": 3000, "delay": 0.02},
     {"when": "wait in line", "text": "Never said."},
@@ -37,6 +37,8 @@ async def test_the_kernel_is_free_meanwhile_and_the_answer_grows_in_the_first_ce
         second = await notebook.run("%%agent --background\ncome second", cell="second")
         other = await notebook.run("1 + 1")
         assert other.plain == "2"
+        await window.until((second, "in the queue"))
+        (notebook.server.directory / "go").touch()
         await window.until((ran, "tokens read"), (second, "tokens read"))
         slow, queued = window.of(ran), window.of(second)
         assert window.of(other).all.strip() == "2", "nothing came to another cell"

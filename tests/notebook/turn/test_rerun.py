@@ -34,7 +34,11 @@ SCRIPT: list[dict[str, Any]] = [
 
 
 async def user_texts(notebook: Notebook) -> list[str]:
-    return [message["content"] for message in await notebook.messages() if message["role"] == "user"]
+    return [
+        message["content"]
+        for message in await notebook.messages()
+        if message["role"] == "user" and not message.get("hidden")
+    ]
 
 
 async def calls_of_the_model(notebook: Notebook) -> int:

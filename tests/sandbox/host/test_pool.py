@@ -131,9 +131,9 @@ async def test_the_environment_has_no_variable_of_the_server(make: Make, monkeyp
 
 async def test_a_run_over_its_time_limit_keeps_its_output_and_the_session(sandbox: LinuxSandbox) -> None:
     await sandbox.run(KEY, "x = 5")
-    result = await sandbox.run(KEY, Work("print('begun')\nwhile True: pass", timeout_s=1.5))
+    result = await sandbox.run(KEY, Work("print('begun')\nwhile True: pass", timeout_s=4))
     assert (result.status, result.stdout) == ("timeout", "begun\n")
-    assert "time limit of 1.5 s" in str(result.error)
+    assert "time limit of 4 s" in str(result.error)
     again = await sandbox.run(KEY, "x")
     assert (again.value, again.lost) == ("5", "")
 
@@ -141,7 +141,7 @@ async def test_a_run_over_its_time_limit_keeps_its_output_and_the_session(sandbo
 async def test_code_that_ignores_the_interrupt_is_ended_and_the_next_run_says_so(make: Make) -> None:
     sandbox = make(SandboxPolicy(warm=0, grace_s=0.3))
     stubborn = "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nprint('mine')\nwhile True: pass"
-    result = await sandbox.run(KEY, Work(stubborn, timeout_s=1.5))
+    result = await sandbox.run(KEY, Work(stubborn, timeout_s=4))
     assert (result.status, result.stdout) == ("timeout", "mine\n")
     again = await sandbox.run(KEY, "1 + 1")
     assert again.value == "2"

@@ -69,10 +69,10 @@ async def test_what_a_script_starts_ends_with_it_in_time_or_not(make: Make, plan
     await sandbox.run(KEY, "x = 1")
     left = shell(f"sleep {marks[0]} &", f"(setsid sleep {marks[1]} &)", "sleep 0.2; echo started")
     assert (await sandbox.run(KEY, left)).stdout == "started\n"
-    stubborn = shell("trap '' INT TERM", f"(setsid sleep {marks[2]} &)", "echo begun", "sleep 600", timeout_s=0.5)
+    stubborn = shell("trap '' INT TERM", f"(setsid sleep {marks[2]} &)", "echo begun", "sleep 600", timeout_s=2)
     result = await sandbox.run(KEY, stubborn)
     assert (result.status, result.stdout, result.exit_code) == ("timeout", "begun\n", None)
-    assert "time limit of 0.5 s" in str(result.error)
+    assert "time limit of 2 s" in str(result.error)
     assert not any(running("sleep", mark) for mark in marks)
     after = await sandbox.run(KEY, "x")
     assert (after.value, after.lost) == ("1", "")
@@ -100,7 +100,7 @@ async def test_a_script_that_nobody_inside_may_end_takes_the_whole_session_with_
     sandbox = make(SandboxPolicy(warm=0, grace_s=1.0))
     await sandbox.run(KEY, "x = 1\ndef no(*a): raise PermissionError\nos.kill = os.killpg = no")
     mark = f"{386400 + os.getpid()}"
-    result = await sandbox.run(KEY, shell("trap '' INT", "echo begun", f"sleep {mark}", timeout_s=0.5))
+    result = await sandbox.run(KEY, shell("trap '' INT", "echo begun", f"sleep {mark}", timeout_s=2))
     assert (result.status, result.stdout) == ("timeout", "begun\n")
     assert "was ended" in str(result.error)
     assert not running("sleep", mark)

@@ -82,8 +82,8 @@ def test_a_receiver_that_waits_gets_a_message_at_once(buses: tuple[MessageBus, M
         assert not waiting.done()
         began = time.monotonic()
         sender.send([post(b"now")])
-        assert [message.body for message in waiting.result(10)] == [b"now"]
-    assert time.monotonic() - began < 5
+        assert [message.body for message in waiting.result(30)] == [b"now"]
+    assert time.monotonic() - began < 15, "it did not wait for the end of its 20 s"
 
 
 @WITH_BUS
@@ -118,7 +118,7 @@ def test_a_receiver_misses_no_message_of_senders_that_write_at_the_same_time(
     got: list[bytes] = []
     with ThreadPoolExecutor(4) as pool:
         sending = [pool.submit(send, number) for number in range(4)]
-        seen, until = 0, time.monotonic() + 30
+        seen, until = 0, time.monotonic() + 120
         while len(got) < 160 and time.monotonic() < until:
             for message in buses[0].receive({ONE: seen}, 0.5):
                 seen = message.position
@@ -157,7 +157,7 @@ def test_events_of_twenty_turns_arrive_in_time(buses: tuple[MessageBus, MessageB
             body = b"%d %.6f %s" % (number, began, bytes(300))
             sender.send([post(body, topic) for topic in topics])
             time.sleep(max(0.0, 0.02 - (time.monotonic() - began)))
-        receiving.result(20)
+        receiving.result(60)
     assert all(numbers == [*range(50)] for numbers in got.values())
     took.sort()
     median, most = took[len(took) // 2], took[-len(took) // 20]

@@ -27,7 +27,7 @@ SCRIPT = [{"text": WORDS, "deltas": 60, "delay": 0.1, "loop": True}]
 AWAY = (502, 503, 504)
 """The answers of a proxy whose server is not there, and of a server that stops."""
 RETRY_S = 0.2
-KNOWN_S = 20.0
+KNOWN_S = 60.0
 END_S = 120.0
 """Seconds within which every turn must have ended for its clients."""
 

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
+from agent_kernel.core.session import LEASE_S
 from agent_kernel.sessions.store.shared_tokens import open_token_store
 from tests.jupyter_ext.conftest import HELLO
 from tests.server import AgentServer, Json, follow, followed, start_turn, text_of, wait_for_event
@@ -139,7 +140,7 @@ async def test_a_turn_is_stopped_through_the_other_server_at_once(clients: Clien
         assert (end["type"], end["data"]["state"], end["data"]["reason"]) == ("turn.finished", "cancelled", "enough")
     took = time.monotonic() - began
     print(f"stopped and shown at both servers after {took:.3f} s")
-    assert took < 10
+    assert took < 30
 
 
 @pytest.mark.parametrize("decision", ["approve", "deny"])
@@ -473,10 +474,10 @@ async def test_the_turn_of_a_killed_server_is_interrupted_and_its_session_goes_o
         await asyncio.sleep(0.02)
     await servers[0].kill()
     killed = time.monotonic()
-    await asyncio.wait_for(reading, 30)
+    await asyncio.wait_for(reading, LEASE_S)
     took = time.monotonic() - killed
     print(f"the killed server's turn was interrupted after {took:.1f} s")
-    assert took < 30
+    assert took < LEASE_S, "nobody waited for the lease of its turn"
     assert got[-1]["data"]["state"] == "interrupted"
     assert [event["seq"] for event in got[:-1]] == [*range(1, len(got))]
     assert got[-1]["seq"] >= len(got)

@@ -147,7 +147,7 @@ async def test_a_server_that_is_just_starting_is_tried_again(monkeypatch: pytest
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     call = asyncio.create_task(call_tool(DispatchTools(f"http://127.0.0.1:{port}/tool", "", EgressPolicy())))
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(0.8)
     web = Web(pages={"/tool": says(200, b"started")})
     async with tcp_server(web.serve, port=port):
         output = await call
