@@ -158,8 +158,6 @@ async def test_a_list_refuses_a_limit_or_an_include_that_openai_refuses(
 
 async def test_an_include_is_checked_where_items_are_added(client: AsyncOpenAI) -> None:
     conversation = await client.conversations.create()
+    wrong: Any = ["nonsense"]
     with pytest.raises(openai.BadRequestError, match="include"):
-        wrong: Any = ["nonsense"]
-        await client.conversations.items.create(
-            conversation.id, items=[{"role": "user", "content": "x"}], include=wrong
-        )
+        await client.conversations.items.create(conversation.id, items=[ADA], include=wrong)
