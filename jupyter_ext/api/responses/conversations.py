@@ -19,7 +19,7 @@ from jupyter_ext.api.responses.handler import INCLUDE, PAGE, ResponsesAgentHandl
 from jupyter_ext.api.responses.input_items import AnyItem, Body, Item, ReferenceItem, characters
 from jupyter_ext.api.responses.input_messages import PREFIXES
 from jupyter_ext.api.responses.request import Metadata
-from jupyter_ext.api.schemas.operation import operation
+from jupyter_ext.api.schemas.operation import FITS, operation
 
 
 def _as_sent(items: Any, parse: Callable[[Any], list[AnyItem]]) -> Any:
@@ -92,7 +92,7 @@ class ConversationsAgentHandler(ResponsesAgentHandler):
 
 class ConversationsHandler(ConversationsAgentHandler):
     @guard("write")
-    @operation(CONVERSATION, body=ConversationBody, errors=(507,))
+    @operation(CONVERSATION, body=ConversationBody, conditions=FITS, errors=(507,))
     async def post(self) -> None:
         """Create a conversation, in the format of OpenAI's Conversations API."""
         body = self.parse(ConversationBody)
@@ -141,7 +141,7 @@ class ConversationItemsHandler(ConversationsAgentHandler):
         self.reply_items(page, more=more)
 
     @guard("write")
-    @operation(ITEM_LIST, body=ItemsBody, query=(INCLUDE,), errors=(404, 409, 507))
+    @operation(ITEM_LIST, body=ItemsBody, query=(INCLUDE,), conditions=FITS, errors=(404, 409, 507))
     async def post(self, id: str) -> None:
         """Add items to the end of a conversation."""
         self.included_fields()

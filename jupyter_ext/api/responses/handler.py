@@ -26,7 +26,7 @@ from jupyter_ext.api.responses.continuation import Continuation, carry_messages,
 from jupyter_ext.api.responses.input_items import MEDIUM, AnyItem, FetchedInput, InputFile, InputImage, parts_of
 from jupyter_ext.api.responses.input_messages import has_server_calls, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.live_responses import LiveResponse, LiveResponses, responses_of
-from jupyter_ext.api.responses.request import INCLUDABLE, ResponsesBody
+from jupyter_ext.api.responses.request import INCLUDABLE, Includable, ResponsesBody
 from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, operation
@@ -47,7 +47,7 @@ PAGE = (
     Parameter("order", "asc: the oldest item first; desc (default): the newest.", Literal["asc", "desc"]),
 )
 """The query of the routes that list items."""
-INCLUDE = Parameter("include", "One of OpenAI's additional fields. It is checked, and has no effect here.")
+INCLUDE = Parameter("include", "One of OpenAI's additional fields. It is checked, and has no effect here.", Includable)
 """The query of the routes whose answers are the same with and without additional fields."""
 
 
@@ -365,7 +365,7 @@ class InputItemsHandler(ResponsesAgentHandler):
     @guard("read")
     @operation(
         "openai.types.responses:ResponseItemList",
-        query=(*PAGE, Parameter("include", f"{IMAGES}: include the bytes of images.")),
+        query=(*PAGE, Parameter("include", f"{IMAGES}: include the bytes of images.", Includable)),
         errors=(404,),
     )
     async def get(self, id: str) -> None:
