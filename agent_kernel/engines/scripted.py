@@ -46,13 +46,15 @@ from agent_kernel.engines.local.infill import Filling, Gap
 KEYS = frozenset({"text", "deltas", "delay", "gate", "reasoning", "calls", "when", "loop", "fault", "finish", "infill"})
 
 
+MAX_SESSIONS = 1_000
+"""Maximum number of sessions whose last prompt the engine knows, to count the tokens that the next one repeats."""
 LOGPROB = -0.25
 """Log probability of every piece of text, if a request asks for log probabilities."""
 
 
 class ScriptedEngine:
-    """The engine that plays ``script``, which is a list of rounds or the path of a JSON file with such a list. Raises
-    InvalidRequest."""
+    """The engine that plays ``script``, which is a list of rounds or the path of a JSON file with such a list.
+    ``records``: it keeps every request, for tests. Raises InvalidRequest."""
 
     def __init__(
         self,
@@ -61,6 +63,7 @@ class ScriptedEngine:
         context_length: int = 32_768,
         vision: bool = False,
         batches: bool = False,
+        records: bool = True,
     ) -> None:
         self._rounds = _read(script)
         self._folder = script.parent if isinstance(script, Path) else Path()
@@ -68,10 +71,11 @@ class ScriptedEngine:
         self._vision = vision
         self._batches = batches
         self._context_length = context_length
+        self._records = records
         self._seen: dict[str, list[str]] = {}
         self._calls = 0
         self.requests: list[EngineRequest] = []
-        """Every request so far, for tests that check what the model saw."""
+        """Every request so far, for tests that check what the model saw; empty without ``records``."""
 
     def info(self) -> EngineInfo:
         return EngineInfo(
@@ -81,7 +85,8 @@ class ScriptedEngine:
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         started = time.monotonic()
         self._check(request)
-        self.requests.append(request)
+        if self._records:
+            self.requests.append(request)
         script = self._next(_last_user_text(request.messages))
         first = 0.0
         if reasoning := script.get("reasoning"):
@@ -154,12 +159,14 @@ class ScriptedEngine:
 
     def _usage(self, request: EngineRequest, text: str, first: float, seconds: float) -> Usage:
         words = [word for message in request.messages for word in [message.role, *message.text.split()]]
-        before = self._seen.get(request.session, [])
+        before = self._seen.pop(request.session, [])
         reused = next(
             (i for i, (a, b) in enumerate(zip(words, before, strict=False)) if a != b), min(len(words), len(before))
         )
         if request.session:
             self._seen[request.session] = words
+            if len(self._seen) > MAX_SESSIONS:
+                del self._seen[next(iter(self._seen))]
         return Usage(len(words), len(text.split()), reused, first, seconds)
 
 

@@ -67,7 +67,7 @@ def _create_scripted_engine(settings: Settings) -> Engine:
         raise InvalidRequest("The scripted engine needs a script.", hint="Set script (AGENT_KERNEL_SCRIPT) to a file.")
     from agent_kernel.engines.scripted import ScriptedEngine
 
-    return ScriptedEngine(Path(settings.script))
+    return ScriptedEngine(Path(settings.script), records=False)
 
 
 def _create_local_engine(settings: Settings) -> Engine:

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 from agent_kernel.core.atomic_file import replace_file
+from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.engines.openai_api.endpoint import is_url
 from agent_kernel.sessions.store.private_store import is_private
@@ -16,6 +17,8 @@ from jupyter_ext.turns.server_link import ServerLink
 
 SHARED_FOR_S = 5 * 365 * 24 * 3600.0
 """How long a choice is kept in a shared database."""
+MAX_CACHED = 1_000
+"""Maximum number of sessions whose file is not read again for every turn."""
 ADDRESS_ELSEWHERE = "an address, chosen on another server"
 """Stands for a URL that only the server knows where it was chosen. No engine has this name."""
 
@@ -33,16 +36,22 @@ class EngineChoices:
     def __init__(self, directory: Path | None, link: ServerLink | None = None) -> None:
         self._directory = directory
         self._shared = None if link is None else _SharedChoices(link)
-        self._chosen: dict[SessionKey, str] = {}
+        self._in_memory: dict[SessionKey, str] = {}
+        self._stored = RecentEntries[SessionKey, str](MAX_CACHED)
 
     async def get(self, key: SessionKey) -> str:
         """Return the name of the engine that was chosen for the session; empty if none was, and ADDRESS_ELSEWHERE for a
         URL that was chosen on another server. Raises StoreError where choices are shared."""
         if self._shared is not None and not is_private(key.id):
             return await self._shared.get(key)
-        if key not in self._chosen:
-            self._chosen[key] = await asyncio.to_thread(self._read, key)
-        return self._chosen[key]
+        if key in self._in_memory:
+            return self._in_memory[key]
+        if self._directory is None or is_private(key.id):
+            return ""
+        if key not in self._stored:
+            engine = await asyncio.to_thread(self._read, key)
+            self._stored.setdefault(key, engine)  # a choice that was made meanwhile stays
+        return self._in_memory.get(key) or self._stored[key]
 
     async def set(self, key: SessionKey, engine: str) -> None:
         """Choose ``engine`` for the session. An empty name removes the choice. Raises StoreError where choices are
@@ -50,8 +59,14 @@ class EngineChoices:
         if self._shared is not None and not is_private(key.id):
             await self._shared.set(key, engine)
             return
-        self._chosen[key] = engine
-        await asyncio.to_thread(self._write, key, "" if is_url(engine) or is_private(key.id) else engine)
+        if engine and (self._directory is None or is_url(engine) or is_private(key.id)):
+            self._in_memory[key] = engine
+            stored = ""
+        else:
+            self._in_memory.pop(key, None)
+            stored = engine
+        self._stored[key] = stored
+        await asyncio.to_thread(self._write, key, stored)
 
     def _path(self, key: SessionKey) -> Path | None:
         name = hashlib.sha256(f"{len(key.namespace)} {key.namespace}{key.id}".encode()).hexdigest()[:32]

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 IDLE_S = 30 * 60.0
 MOST = 128
 """Maximum number of these sessions. mistral.rs has the same default."""
-SWEEP_S = 60.0
+SWEEP_S = 5.0
+"""Seconds between two sweeps. In between there may be more than MOST sessions, with all of their pictures in memory."""
 NAMED = f"{PREFIX}call_"
 
 

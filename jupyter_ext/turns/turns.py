@@ -26,6 +26,8 @@ from jupyter_ext.turns.turn_versions import ASKED, ASKED_PARTS, TurnVersions, br
 
 KEEP_S = 600.0
 """How long the log of a turn is kept after its end. Later its events are rebuilt from the stored items."""
+MAX_KEPT, MAX_KEPT_BYTES = 1_000, 64 << 20
+"""Limits for the logs of ended turns: their number, and their bytes. The oldest ones above them go before KEEP_S."""
 POLL_S = 0.5
 """How often a waiting turn checks whether another server's turn of its session has ended."""
 DELTAS_PER_S = 20
@@ -137,6 +139,8 @@ class Turns:
         self._on_end = on_end
         self._on_body = on_body
         self._turns: dict[str, LiveTurn] = {}
+        self._ended: dict[str, LiveTurn] = {}
+        self._ended_bytes = 0
         self._lines: dict[SessionKey, list[LiveTurn]] = {}
         self._pulse: asyncio.Task[None] | None = None
         self._closing = ""
@@ -324,8 +328,21 @@ class Turns:
             self._turns.pop(turn.id, None)
         else:
             keep_s = KEEP_S if turn.spec.keep_s is None else turn.spec.keep_s
-            asyncio.get_running_loop().call_later(keep_s, self._turns.pop, turn.id, None)
+            self._keep_ended(turn)
+            asyncio.get_running_loop().call_later(keep_s, self._forget, turn.id)
         self._on_end(turn)
+
+    def _keep_ended(self, turn: LiveTurn) -> None:
+        """Keep the log of a turn that has ended, and forget the oldest ones above the limits."""
+        self._ended[turn.id] = turn
+        self._ended_bytes += turn.log.size
+        while len(self._ended) > MAX_KEPT or (self._ended_bytes > MAX_KEPT_BYTES and len(self._ended) > 1):
+            self._forget(next(iter(self._ended)))
+
+    def _forget(self, turn_id: str) -> None:
+        self._turns.pop(turn_id, None)
+        if (ended := self._ended.pop(turn_id, None)) is not None:
+            self._ended_bytes -= ended.log.size
 
     def _advance(self, key: SessionKey) -> None:
         """Let the first unfinished turn of the session run, and emit to each of the others its new position in the

@@ -19,15 +19,15 @@ from agent_kernel.core.protocols import (
     ToolSpec,
 )
 from agent_kernel.engines.local.infill import Filling, Gap
-from agent_kernel.engines.scripted import ScriptedEngine
+from agent_kernel.engines.scripted import MAX_SESSIONS, ScriptedEngine
 
 TOOL = ToolSpec("python", "", {}, kind="python.sandbox")
 
 
 async def play_round(
-    engine: ScriptedEngine, said: str = "hi", *, tools: bool = True, choice: str = "auto"
+    engine: ScriptedEngine, said: str = "hi", *, tools: bool = True, choice: str = "auto", session: str = "s"
 ) -> list[Chunk]:
-    request = EngineRequest((user(said),), (TOOL,) if tools else (), session="s", tool_choice=choice)
+    request = EngineRequest((user(said),), (TOOL,) if tools else (), session=session, tool_choice=choice)
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
 
@@ -151,3 +151,12 @@ async def test_code_is_completed_by_the_round_that_fits_and_turns_do_not_play_it
     assert await completed("sum(values) / ") == await completed("sum(values) / ")
     assert await completed("x") == [Filling(silence="unsupported")]
     assert TextChunk("Hello.") in await play_round(engine)
+
+
+async def test_a_server_keeps_no_requests_and_few_sessions() -> None:
+    """Every request stayed in memory as long as the server ran."""
+    engine = ScriptedEngine([{"text": "a", "loop": True}], records=False)
+    for n in range(MAX_SESSIONS + 5):
+        await play_round(engine, session=f"s{n}")
+    assert engine.requests == []
+    assert len(engine._seen) == MAX_SESSIONS

@@ -47,7 +47,7 @@ SCRIPT: list[Json] = [
     {"calls": [{"name": "transfer_to_other", "arguments": {}}], "when": "sdk: hand over"},
     {"text": "I am the other.", "when": "sdk: hand over", "loop": True},
     {"text": '{"city": "Ulm", "people": 3}', "deltas": 4, "when": "as JSON", "loop": True},
-    *[{"text": "Let me see.", "calls": [PYTHON], "when": f"compute {n}"} for n in range(5)],
+    *[{"text": "Let me see.", "calls": [PYTHON], "when": f"compute {n}"} for n in range(6)],
     {"text": "It is 21.", "deltas": 2, "when": "compute", "loop": True},
     {"calls": [BOTH], "when": "print and value"},
     {"calls": [AGAIN], "when": "go on"},
@@ -87,7 +87,7 @@ def http(server: AgentServer) -> Iterator[httpx.Client]:
 
 def test_the_value_the_directory_and_the_frames_of_a_call_are_told(http: httpx.Client) -> None:
     """The value of the last expression was lost where something was printed, the others were never told."""
-    found = frames(http, model="agent/default", messages=said("print and value"))
+    found = frames(http, model="agent/default", messages=said("print and value"), max_tool_rounds=9)
     done = next(
         data
         for name, text in found
@@ -112,17 +112,27 @@ def test_the_agents_tools_run_and_are_told(client: openai.OpenAI) -> None:
 def test_a_stream_tells_of_tools_by_names_that_openais_client_passes_over(
     client: openai.OpenAI, http: httpx.Client
 ) -> None:
-    told = frames(http, model="agent/default", messages=said("compute 1"))
+    told = frames(http, model="agent/default", messages=said("compute 1"), max_tool_rounds=9)
     names = [name for name, _ in told if name]
     assert names == ["agentic_tool_call_progress", "file_produced", "agentic_tool_call_progress"]
     assert told[-1] == ("", "[DONE]")
     last = json.loads(told[-2][1])
     assert last["session_id"]
-    with client.chat.completions.stream(model="agent/default", messages=said("compute 2")) as events:
+    extended: Any = {"extra_body": {"max_tool_rounds": 9}}
+    with client.chat.completions.stream(model="agent/default", messages=said("compute 2"), **extended) as events:
         seen = [event.chunk for event in events if event.type == "chunk"]
         assert events.get_final_completion().choices[0].message.content == "Let me see.\n\nIt is 21."
     phases = [extra(chunk).get("phase") for chunk in seen if extra(chunk).get("type") == names[0]]
     assert phases == ["calling", "complete"]
+
+
+def test_a_stream_has_only_openais_chunks_for_a_request_with_only_openais_fields(http: httpx.Client) -> None:
+    """The chunk that reported a file had the file's id; OpenAI's client for Go refuses a chunk with another id."""
+    told = frames(http, model="agent/default", messages=said("compute 5"))
+    chunks = [json.loads(data) for _, data in told[:-1]]
+    assert {name for name, _ in told} == {""}
+    assert len({chunk["id"] for chunk in chunks}) == 1
+    assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "Let me see.\n\nIt is 21."
 
 
 def test_after_the_last_round_of_tools_there_is_an_answer(client: openai.OpenAI, http: httpx.Client) -> None:

@@ -137,3 +137,27 @@ async def test_a_reference_is_not_an_item(client: AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as raised:
         await client.conversations.create(items=[reference])
     assert raised.value.param == "items"
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=101", "include=nonsense", "include[]=nonsense"])
+async def test_a_list_refuses_a_limit_or_an_include_that_openai_refuses(
+    client: AsyncOpenAI, server: AgentServer, query: str
+) -> None:
+    conversation = await client.conversations.create(items=[{"role": "user", "content": "x"}])
+    response = await client.responses.create(model="default", input="x")
+    paths = [f"conversations/{conversation.id}/items", f"responses/{response.id}/input_items"]
+    paths += [f"responses/{response.id}"] * query.startswith("include")
+    paths += [f"conversations/{conversation.id}/items/msg_1"] * query.startswith("include")
+    async with server.client() as http:
+        for path in paths:
+            reply = await http.get(f"agent/v1/{path}?{query}")
+            assert (reply.status_code, reply.json()["error"]["param"]) == (400, query.partition("=")[0].rstrip("[]")), (
+                path
+            )
+
+
+async def test_an_include_is_checked_where_items_are_added(client: AsyncOpenAI) -> None:
+    conversation = await client.conversations.create()
+    wrong: Any = ["nonsense"]
+    with pytest.raises(openai.BadRequestError, match="include"):
+        await client.conversations.items.create(conversation.id, items=[ADA], include=wrong)

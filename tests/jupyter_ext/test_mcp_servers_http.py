@@ -111,9 +111,10 @@ async def test_clients_are_told_which_tools_are_missing_and_health_knows_before(
                 told = " ".join(notice["text"] for notice in answer.notices)
                 assert "MCP server down cannot be used" in told
                 assert "patient" in told
-            chunks: Any = await ours.chat.completions.create(model="agent/default", messages=said, stream=True)
+            request: Any = {"model": "agent/default", "stream": True, "extra_body": {"max_tool_rounds": 9}}
+            chunks: Any = await ours.chat.completions.create(messages=said, **request)
             assert [one.type async for one in chunks if getattr(one, "type", "")].count("agentic_notice") == 2
-            events: Any = await ours.responses.create(model="agent/default", input="hi", stream=True)
+            events: Any = await ours.responses.create(input="hi", **request)
             assert [one.type async for one in events].count("agentic_notice") == 2
             parts: Any = await theirs.messages.create(model="agent/default", max_tokens=9, messages=said, stream=True)
             assert [one.type async for one in parts].count("message_stop") == 1, "the client reads to the end"

@@ -31,6 +31,7 @@ SCRIPT: list[Json] = [
     {"text": "", "calls": [{"name": "travel.book", "arguments": {}}], "when": "travel"},
     {"text": "Sunny.", "when": "weather", "loop": True},
     {"text": "I compute. ", "calls": [RUN], "when": "permitted"},
+    *[{"text": "I compute. ", "calls": [RUN], "when": f"compute {how}"} for how in ("plain", "extended")],
     {"text": "I compute. ", "calls": [RUN], "when": "compute"},
     {"text": "It is 42, in out.csv.", "when": "compute", "loop": True},
     {"text": "", "calls": [LIST], "when": "list"},
@@ -242,6 +243,18 @@ async def test_what_the_servers_tools_did_is_in_the_items(client: AsyncOpenAI, s
     then = await client.responses.create(model="agent/default", input="Hi.", previous_response_id=made.id)
     assert session(then) == session(made)
     assert len([line for line in await read_messages(server, session(made)) if line.startswith("tool: ")]) == 1
+
+
+@pytest.mark.parametrize(("how", "extra"), [("extended", {"max_tool_rounds": 9}), ("plain", {})])
+async def test_a_stream_has_our_events_only_for_a_request_with_our_fields(
+    client: AsyncOpenAI, how: str, extra: dict[str, int]
+) -> None:
+    stream = await client.responses.create(model="agent/default", input=f"compute {how}", stream=True, extra_body=extra)
+    events = [event async for event in stream]
+    ours = [event.type for event in events if not event.type.startswith("response.")]
+    assert ours == (["agentic_tool_call_progress", "file_produced", "agentic_tool_call_progress"] if extra else [])
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "response.code_interpreter_call.completed" in {event.type for event in events}
 
 
 async def test_a_shell_that_was_declared_has_items_of_its_own(client: AsyncOpenAI) -> None:

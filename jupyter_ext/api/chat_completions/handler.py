@@ -30,7 +30,13 @@ class ChatCompletionsHandler(OpenAIHandler):
         body = self.parse(ChatBody)
         request = await self._read_request(body)
         call = await self.begin_turn(request)
-        codec = ChatCodec(body.model, call.session, turn=call.turn.id, include_usage=body.include_usage)
+        codec = ChatCodec(
+            body.model,
+            call.session,
+            turn=call.turn.id,
+            include_usage=body.include_usage,
+            reports=body.is_extended,
+        )
         await self.answer(call, codec, streams=body.streams)
 
     async def _read_request(self, body: ChatBody) -> DialectRequest:

@@ -196,6 +196,11 @@ class ChatBody(SamplingFields, AgentFields):
         return bool(self.stream)
 
     @property
+    def is_extended(self) -> bool:
+        """Whether the request has a field that OpenAI's API does not have and that concerns the server's tools."""
+        return not self.model_fields_set.isdisjoint(EXTENSIONS)
+
+    @property
     def include_usage(self) -> bool | None:
         return self.stream_options.include_usage if self.stream_options else None
 
@@ -260,3 +265,7 @@ class ChatBody(SamplingFields, AgentFields):
             groups += ["web"] if self.web_search_options is not None else []
             groups += ["files"] if files else []
         return tuple(groups)
+
+
+EXTENSIONS = frozenset({*AgentFields.model_fields, "session_id", "enable_shell", "files"})
+"""The fields of ChatBody that concern the server's tools and that OpenAI's API does not have."""

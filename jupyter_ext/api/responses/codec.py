@@ -23,7 +23,7 @@ from agent_kernel.core.events import (
 from jupyter_ext.api.dialects import tool_call_log
 from jupyter_ext.api.dialects.codec import DONE, Frame
 from jupyter_ext.api.dialects.token_logprob import token_logprob
-from jupyter_ext.api.dialects.tool_call_log import ToolCallLog
+from jupyter_ext.api.dialects.tool_call_log import APPROVAL, ToolCallLog
 from jupyter_ext.api.responses.output_items import (
     LOGPROBS,
     RUNS,
@@ -44,8 +44,9 @@ CANCELLED = "The server that ran this response stopped before its end."
 class ResponsesCodec:
     """Converts the events of a turn into the stream of a response and into its resource.
 
-    All events of the stream are numbered from 0, including those that only clients of mistral.rs know: progress of
-    calls, approval questions, produced files. ``TurnFinished`` produces the terminal event, whatever the state of the
+    All events of the stream are numbered from 0, including those that only clients of mistral.rs know: approval
+    questions and, if ``facts.reports`` is set, the progress of calls, produced files and notices. ``TurnFinished``
+    produces the terminal event, whatever the state of the
     turn.
     """
 
@@ -124,7 +125,7 @@ class ResponsesCodec:
                 if not file.get("code"):
                     self._files.append(file)
                 report = tool_call_log.FILE, {"file": dict(file)}
-        if report is not None and not isinstance(run, ShellRun):
+        if report is not None and not isinstance(run, ShellRun) and (self.facts.reports or report[0] == APPROVAL):
             yield report
         if isinstance(body, CallFinished) and run is not None:
             yield from run.end(body)

@@ -15,11 +15,11 @@ from agent_kernel.sessions.adapters.openai_agents import AgentsSession
 from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, check_length
 from jupyter_ext.api.dialects.openai_functions import Words
 from jupyter_ext.api.http.handler import guard
-from jupyter_ext.api.responses.handler import PAGE, ResponsesAgentHandler
+from jupyter_ext.api.responses.handler import INCLUDE, PAGE, ResponsesAgentHandler
 from jupyter_ext.api.responses.input_items import AnyItem, Body, Item, ReferenceItem, characters
 from jupyter_ext.api.responses.input_messages import PREFIXES
 from jupyter_ext.api.responses.request import Metadata
-from jupyter_ext.api.schemas.operation import operation
+from jupyter_ext.api.schemas.operation import FITS, operation
 
 
 def _as_sent(items: Any, parse: Callable[[Any], list[AnyItem]]) -> Any:
@@ -92,7 +92,7 @@ class ConversationsAgentHandler(ResponsesAgentHandler):
 
 class ConversationsHandler(ConversationsAgentHandler):
     @guard("write")
-    @operation(CONVERSATION, body=ConversationBody, errors=(507,))
+    @operation(CONVERSATION, body=ConversationBody, conditions=FITS, errors=(507,))
     async def post(self) -> None:
         """Create a conversation, in the format of OpenAI's Conversations API."""
         body = self.parse(ConversationBody)
@@ -130,28 +130,31 @@ class ConversationHandler(ConversationsAgentHandler):
 
 class ConversationItemsHandler(ConversationsAgentHandler):
     @guard("read")
-    @operation(ITEM_LIST, query=PAGE, errors=(404,))
+    @operation(ITEM_LIST, query=(*PAGE, INCLUDE), errors=(404,))
     async def get(self, id: str) -> None:
         """List the items of a conversation.
 
         The newest item comes first, unless ``order`` is asc.
         """
+        self.included_fields()
         page, more = self.page_of(await self.items((await self.find_conversation(id)).key))
         self.reply_items(page, more=more)
 
     @guard("write")
-    @operation(ITEM_LIST, body=ItemsBody, errors=(404, 409, 507))
+    @operation(ITEM_LIST, body=ItemsBody, query=(INCLUDE,), conditions=FITS, errors=(404, 409, 507))
     async def post(self, id: str) -> None:
         """Add items to the end of a conversation."""
+        self.included_fields()
         body = self.parse(ItemsBody)
         self.reply_items(await self.add((await self.find_conversation(id)).key, body.items))
 
 
 class ConversationItemHandler(ConversationsAgentHandler):
     @guard("read")
-    @operation("openai.types.conversations:ConversationItem", errors=(404,))
+    @operation("openai.types.conversations:ConversationItem", query=(INCLUDE,), errors=(404,))
     async def get(self, id: str, item: str) -> None:
         """Get an item of a conversation."""
+        self.included_fields()
         items = await self.items((await self.find_conversation(id)).key)
         self.reply(items[_index(items, item)])
 

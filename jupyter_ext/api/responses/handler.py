@@ -8,10 +8,10 @@ import base64
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from agent_kernel.core.errors import InvalidRequest, NotFound, SessionBusy, SessionNotFound
 from agent_kernel.core.messages import Media
@@ -26,10 +26,10 @@ from jupyter_ext.api.responses.continuation import Continuation, carry_messages,
 from jupyter_ext.api.responses.input_items import MEDIUM, AnyItem, FetchedInput, InputFile, InputImage, parts_of
 from jupyter_ext.api.responses.input_messages import has_server_calls, items_to_store, messages_of, with_files
 from jupyter_ext.api.responses.live_responses import LiveResponse, LiveResponses, responses_of
-from jupyter_ext.api.responses.request import INCLUDABLE, ResponsesBody
+from jupyter_ext.api.responses.request import INCLUDABLE, Includable, ResponsesBody
 from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import StoredResponse
-from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, limit, operation
+from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, Count, Parameter, operation
 from jupyter_ext.turns.dialect_request import DialectRequest, SubmittedFile
 from jupyter_ext.turns.idempotency import StartedTurn
 
@@ -40,11 +40,15 @@ FILE_BYTES = FILE.bytes
 IMAGES = "message.input_image.image_url"
 FILE_NAME = "file"
 PAGE = (
-    limit(LISTED, MAX_LISTED),
+    Parameter(
+        "limit", f"At most this many items; {LISTED} if it is missing.", Annotated[int, Field(ge=1, le=MAX_LISTED)]
+    ),
     Parameter("after", "Return only items after the item with this id."),
     Parameter("order", "asc: the oldest item first; desc (default): the newest.", Literal["asc", "desc"]),
 )
 """The query of the routes that list items."""
+INCLUDE = Parameter("include", "One of OpenAI's additional fields. It is checked, and has no effect here.", Includable)
+"""The query of the routes whose answers are the same with and without additional fields."""
 
 
 class Deleted(BaseModel):
@@ -61,7 +65,9 @@ class ResponsesAgentHandler(OpenAIHandler):
     def page_of(self, items: Sequence[Mapping[str, Any]]) -> tuple[Sequence[Mapping[str, Any]], bool]:
         """Return the part of ``items``, which are in the order of their creation, that the query PAGE asks for, and
         whether more items follow. Raises InvalidRequest."""
-        most = min(self.number("limit", LISTED) or LISTED, MAX_LISTED)
+        most = self.number("limit", LISTED)
+        if most is None or not 1 <= most <= MAX_LISTED:
+            raise InvalidRequest(f"limit must be between 1 and {MAX_LISTED}.", details={"param": "limit"})
         order, after = self.get_argument("order", "desc"), self.get_argument("after", "")
         if order not in ("asc", "desc"):
             raise InvalidRequest("order must be asc or desc.", details={"param": "order"})
@@ -71,6 +77,15 @@ class ResponsesAgentHandler(OpenAIHandler):
             raise InvalidRequest("There is no item with that id.", details={"param": "after"})
         start = ids.index(after) + 1 if after else 0
         return items[start : start + most], start + most < len(items)
+
+    def included_fields(self) -> frozenset[str]:
+        """Return the values of the query parameter INCLUDE. Raises InvalidRequest."""
+        include = frozenset({*self.get_arguments("include"), *self.get_arguments("include[]")})
+        if not include <= INCLUDABLE:
+            raise InvalidRequest(
+                f"include must be among {', '.join(sorted(INCLUDABLE))}.", details={"param": "include"}
+            )
+        return include
 
     def reply_items(self, page: Sequence[Mapping[str, Any]], *, more: bool = False) -> None:
         first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
@@ -206,6 +221,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             namespaces=body.namespaces,
             include=body.wanted,
             shell=body.shell,
+            reports=body.is_extended,
         )
 
         def redact() -> tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]:
@@ -311,6 +327,7 @@ class ResponseHandler(ResponsesAgentHandler):
         query=(
             Parameter("stream", "true: return the events of the response instead.", bool),
             Parameter("starting_after", "Return only events after this number.", Count),
+            INCLUDE,
         ),
         errors=(404,),
         streams=("openai.types.responses:ResponseStreamEvent",),
@@ -320,6 +337,7 @@ class ResponseHandler(ResponsesAgentHandler):
 
         With ``stream``, its events after number ``starting_after`` are sent.
         """
+        self.included_fields()
         stored = await self.find_response(id)
         if self.get_argument("stream", "").lower() not in ("true", "1"):
             self.reply(await self.responses.resource(stored))
@@ -347,7 +365,7 @@ class InputItemsHandler(ResponsesAgentHandler):
     @guard("read")
     @operation(
         "openai.types.responses:ResponseItemList",
-        query=(*PAGE, Parameter("include", f"{IMAGES}: include the bytes of images.")),
+        query=(*PAGE, Parameter("include", f"{IMAGES}: include the bytes of images.", Includable)),
         errors=(404,),
     )
     async def get(self, id: str) -> None:
@@ -356,11 +374,7 @@ class InputItemsHandler(ResponsesAgentHandler):
         The newest item comes first, unless ``order`` is asc.
         """
         stored = await self.find_response(id)
-        include = {*self.get_arguments("include"), *self.get_arguments("include[]")}
-        if not include <= INCLUDABLE:
-            raise InvalidRequest(
-                f"include must be among {', '.join(sorted(INCLUDABLE))}.", details={"param": "include"}
-            )
+        include = self.included_fields()
         page, more = self.page_of(stored.input)
         shown = [await self._item_with_pictures(stored.key, item, images=IMAGES in include) for item in page]
         self.reply_items(shown, more=more)

@@ -198,6 +198,11 @@ class ResponsesBody(Decoding, AgentFields):
         return self.store is not False
 
     @property
+    def is_extended(self) -> bool:
+        """Whether the request has a field that OpenAI's API does not have and that concerns the server's tools."""
+        return not self.model_fields_set.isdisjoint(EXTENSIONS)
+
+    @property
     def wanted(self) -> tuple[str, ...]:
         """Return the values of ``include`` together with those that other fields of the request imply."""
         return tuple(dict.fromkeys([*(self.include or ()), *([LOGPROBS] if self.top_logprobs else ())]))
@@ -307,6 +312,10 @@ class ResponsesBody(Decoding, AgentFields):
         return check_tool_choice(
             parse_tool_choice(_flat(self.tool_choice) or "auto"), names, self._offered.groups, more=more
         )
+
+
+EXTENSIONS = frozenset({*AgentFields.model_fields, "session_id", "files"})
+"""The fields of ResponsesBody that concern the server's tools and that OpenAI's API does not have."""
 
 
 def _flat(choice: Any) -> Any:

@@ -48,7 +48,9 @@ class ResponseFacts:
     ``background``: the client got its answer before the end of the turn. ``namespaces`` maps the name of a function on
     this server to (namespace, name) as the client declared them. ``include`` lists the requested additional fields.
     ``shell``: the client declared the shell tool. For other clients a shell call must not be listed as one, because
-    they would take it for a call that they have to run.
+    they would take it for a call that they have to run. ``reports``: the client knows mistral.rs's events. Otherwise
+    only the question for an approval is sent, for which the turn waits, because some clients of OpenAI's API fail at
+    events of another type.
     """
 
     id: str
@@ -60,6 +62,7 @@ class ResponseFacts:
     namespaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
     include: Sequence[str] = ()
     shell: bool = False
+    reports: bool = False
 
     @property
     def stem(self) -> str:

@@ -11,7 +11,7 @@ import pytest
 from agent_kernel.core.errors import StoreError
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.log.message_bus import SharedValue
-from jupyter_ext.turns.chosen_engines import ADDRESS_ELSEWHERE, EngineChoices
+from jupyter_ext.turns.chosen_engines import ADDRESS_ELSEWHERE, MAX_CACHED, EngineChoices
 from jupyter_ext.turns.server_link import ServerLink
 from tests.sessions.log.memory_bus import MemoryBus
 
@@ -107,3 +107,26 @@ async def test_a_server_alone_keeps_choices_in_its_directory(tmp_path: Path) -> 
     await EngineChoices(tmp_path).set(SessionKey("ann", "other"), URL)
     again = EngineChoices(tmp_path)
     assert (await again.get(CHAT), await again.get(SessionKey("ann", "other"))) == ("near", "")
+
+
+async def test_sessions_without_a_choice_take_no_memory(tmp_path: Path) -> None:
+    """Every session that ran a turn had an entry as long as the server ran."""
+    choices = EngineChoices(tmp_path)
+    await choices.set(CHAT, "near")
+    await choices.set(SessionKey("ann", "private:chosen"), "far")
+    for number in range(MAX_CACHED + 5):
+        assert await choices.get(SessionKey("ann", f"private:{number}")) == ""
+        assert await choices.get(SessionKey("ann", f"s{number}")) == ""
+    assert len(choices._in_memory) == 1
+    assert len(choices._stored) == MAX_CACHED
+    assert await choices.get(CHAT) == "near", "it is read again"
+    assert await choices.get(SessionKey("ann", "private:chosen")) == "far"
+
+
+async def test_the_last_choice_of_a_session_applies_wherever_it_is_kept(tmp_path: Path) -> None:
+    choices = EngineChoices(tmp_path)
+    for engine in ("near", URL, "far", URL, ""):
+        await choices.set(CHAT, engine)
+        assert await choices.get(CHAT) == engine
+        assert await EngineChoices(tmp_path).get(CHAT) == ("" if engine == URL else engine)
+    assert not choices._in_memory

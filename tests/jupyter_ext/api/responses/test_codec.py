@@ -40,7 +40,8 @@ FILE = {"id": "file_1", "name": "a.csv", "mime_type": "text/csv", "bytes": 1}
 
 
 def facts(**fields: Any) -> ResponseFacts:
-    return ResponseFacts(response_id("ns", "turn"), "m", "session_1", echo=ECHO, **fields)
+    given = {"reports": True, **fields}
+    return ResponseFacts(response_id("ns", "turn"), "m", "session_1", echo=ECHO, **given)
 
 
 def stream_events(bodies: Iterable[EventBody], codec: ResponsesCodec | None = None) -> list[Any]:
@@ -280,6 +281,16 @@ def test_a_file_is_cited_where_it_is_named() -> None:
     assert [one["file_id"] for one in silent["content"][0]["annotations"]] == ["file_1"]
     (failed,) = items([FileProduced("c", {**FILE, "code": "not_produced"}), TextDelta("a.csv")])
     assert failed["content"][0]["annotations"] == []
+
+
+def test_a_client_that_does_not_know_our_events_gets_only_the_question() -> None:
+    asked = ApprovalRequired("appr_1", "c", "python", "python.sandbox", "sandbox", "1", {"code": "1"}, label="Python")
+    run, file = CallStarted("c", "python", {"code": "1"}, "sandbox"), FileProduced("c", FILE)
+    for reports in (True, False):
+        events = stream_events([*BEGIN, asked, run, file, END], ResponsesCodec(facts(reports=reports)))
+        ours = [event["type"] for event in events if event["type"] in OURS]
+        assert ours == ([OURS[1], OURS[0], OURS[2]] if reports else [OURS[1]])
+        assert [event["sequence_number"] for event in events] == list(range(len(events)))
 
 
 def test_a_person_who_is_asked_is_told_how_to_answer() -> None:
