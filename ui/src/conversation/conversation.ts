@@ -2,7 +2,7 @@
 import { batch, computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import { ApiError, type Close, type Transport } from "../transport/transport";
-import { applyEvent, emptyTurn, isRunning, needsAnswer, type TurnView } from "../turn/turn";
+import { applyEvent, emptyTurn, isRunning, keepUnsaved, needsAnswer, type TurnView } from "../turn/turn";
 import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Binding, Session, Started, Stored } from "../wire/schema";
 import type { News } from "../wire/socket";
@@ -303,7 +303,9 @@ export class Conversation {
     if (!entry) return this.#stored(turn);
     if (!turn.running && isRunning(entry.view.value)) {
       this.#growing.end(turn.turn);
-      return this.#stored(turn);
+      const ended = this.#stored(turn);
+      ended.view.value = keepUnsaved(ended.view.value, entry.view.value);
+      return ended;
     }
     return entry.prompt ? entry : { ...entry, ...promptOf(turn) };
   }

@@ -72,7 +72,7 @@ function stageText(stage: string): string {
 }
 
 /** Why a turn ended without an answer, in sentences; empty for another turn. */
-export function endOf({ state, error, reason }: TurnView): string {
+export function endOf({ state, error, reason, unsaved }: TurnView): string {
   const why = serverText(reason);
   switch (state) {
     case "open":
@@ -81,7 +81,13 @@ export function endOf({ state, error, reason }: TurnView): string {
     case "cancelled":
       return why.endsWith(".") ? why : trans.__("Stopped: %1.", why || trans.__("no reason"));
     case "interrupted":
-      return `${why || trans.__("The server stopped while this turn was running.")} ${trans.__("The steps that it had completed are saved.")}`;
+      return [
+        why || trans.__("The server stopped while this turn was running."),
+        trans.__("The steps that it had completed are saved."),
+        unsaved && trans.__("The text of its last step was not saved. It is shown until this page is closed."),
+      ]
+        .filter(Boolean)
+        .join(" ");
     case "failed":
       return error?.message ?? (why || trans.__("The turn failed."));
   }

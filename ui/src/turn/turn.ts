@@ -67,6 +67,8 @@ export interface TurnView {
   state: TurnState;
   reason: string;
   error: ErrorBody | null;
+  /** Whether its last text is not in the store, because the server was killed while it arrived. */
+  unsaved: boolean;
   /** What the turn waits for before its first text: the queue or the model; empty for nothing. */
   waiting: string;
   /** Number of turns before it in the queue; 0 if it is not queued. */
@@ -97,6 +99,7 @@ export function emptyTurn(id: string, session: string): TurnView {
     state: "open",
     reason: "",
     error: null,
+    unsaved: false,
     waiting: "",
     place: 0,
     loading: null,
@@ -214,6 +217,14 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
     default:
       return next; // an event type of a newer server
   }
+}
+
+/** A turn whose server was killed, with the text that `shown` was still receiving: the store has only complete steps. */
+export function keepUnsaved(stored: TurnView, shown: TurnView): TurnView {
+  const last = shown.blocks.at(-1);
+  if (stored.state !== "interrupted" || !last || last.kind === "call" || last.kind === "notice" || last.done) return stored;
+  if (stored.blocks.some((block) => block.kind === last.kind && block.text === last.text)) return stored;
+  return { ...stored, unsaved: true, blocks: [...stored.blocks, { ...last, done: true }] };
 }
 
 export const isRunning = (turn: TurnView): boolean => turn.state === "open";
