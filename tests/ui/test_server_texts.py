@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from agent_kernel.notebook.magic.fix_explain_improve import EXPLAIN, EXPLAIN_FAILED, FIX, IMPROVE, MAKES
 from tests.test_layers import ROOT
 
 PANEL = ROOT / "ui/src/turn/serverTexts.ts"
@@ -25,3 +26,10 @@ def test_each_sentence_of_the_server_that_the_panel_translates_is_one_that_the_s
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     assert sentences - written == set()
+
+
+def test_each_prompt_about_a_cell_is_one_that_the_panel_shows_as_a_sentence_for_people() -> None:
+    shown = (ROOT / "ui/tests/turn/askedText.test.ts").read_text("utf-8")
+    error = "NameError: x"
+    prompts = [template.format(number=2, error=error) for template in (FIX, EXPLAIN, EXPLAIN_FAILED, IMPROVE)]
+    assert [prompt for prompt in [*prompts, MAKES.format(names="total")] if prompt not in shown] == []
