@@ -28,7 +28,7 @@ const said = (turn: string, texts: readonly string[]): TurnEvent[] =>
 const ended = (turn: string): TurnEvent[] => [
   {
     ...{ seq: 1, turn, session: "s1", round: 0, time: 2, type: "turn.finished" },
-    data: { state: "interrupted", reason: "", rounds: 0, usage: {}, error: null },
+    data: { state: "interrupted", reason: "", rounds: 0, usage: {}, error: null, finish: "", stopped: "" },
   },
 ];
 
