@@ -72,7 +72,8 @@ const TEMPLATES: readonly (readonly [RegExp, (...values: string[]) => string])[]
   ],
   [
     /^No draft can be made: (.*)\. Python runs in your kernel instead, after asking you\.$/,
-    (why) => trans.__("No draft can be made: %1. Python runs in your kernel instead, after asking you.", reasonText(why)),
+    (why) =>
+      trans.__("No draft can be made: %1. Python runs in your kernel instead, after asking you.", reasonText(why)),
   ],
   [
     /^The web tools need (.+)\. Install agent-kernel\[web\] where the server runs\.$/,
@@ -94,15 +95,16 @@ const TEMPLATES: readonly (readonly [RegExp, (...values: string[]) => string])[]
     /^Python was started again for this session \((.*)\): variables are gone, files in the work directory remain\.$/,
     (why) => trans.__("Python was started again (%1): variables are gone, files remain.", reasonText(why)),
   ],
-  [
-    /^The sandbox is without (.+?): (.*)\.$/,
-    (layers, why) => trans.__("The sandbox is without %1: %2.", layers, why),
-  ],
+  [/^The sandbox is without (.+?): (.*)\.$/, (layers, why) => trans.__("The sandbox is without %1: %2.", layers, why)],
   [
     /^This version cannot read a conversation from (.+)\. The file is not changed\.(?: To restore its previous version, copy (.+) over it\.)?$/,
     (name, backup) =>
       backup
-        ? trans.__("%1 has no conversation that can be read. To restore its previous version, copy %2 over it.", name, backup)
+        ? trans.__(
+            "%1 has no conversation that can be read. To restore its previous version, copy %2 over it.",
+            name,
+            backup,
+          )
         : trans.__("%1 has no conversation that can be read. The file is not changed.", name),
   ],
   [

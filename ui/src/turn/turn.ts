@@ -222,7 +222,8 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
 /** A turn whose server was killed, with the text that `shown` was still receiving: the store has only complete steps. */
 export function keepUnsaved(stored: TurnView, shown: TurnView): TurnView {
   const last = shown.blocks.at(-1);
-  if (stored.state !== "interrupted" || !last || last.kind === "call" || last.kind === "notice" || last.done) return stored;
+  if (stored.state !== "interrupted" || !last || last.kind === "call" || last.kind === "notice" || last.done)
+    return stored;
   if (stored.blocks.some((block) => block.kind === last.kind && block.text === last.text)) return stored;
   return { ...stored, unsaved: true, blocks: [...stored.blocks, { ...last, done: true }] };
 }

@@ -13,7 +13,6 @@ const OFFER = {
   source: "hub",
   download_bytes: 100,
   disk_bytes: 200,
-  path: null,
 };
 const KERNEL = { kernel: "k1", path: "rain.ipynb" };
 
@@ -23,7 +22,15 @@ function opened(server = new Replayed()): { server: Replayed; conversation: Conv
 
 /** Events of an answer that has not ended. */
 const said = (turn: string, texts: readonly string[]): TurnEvent[] =>
-  texts.map((text, at) => ({ seq: at + 1, turn, session: "s1", round: 1, time: 1, type: "text.delta", data: { text } }));
+  texts.map((text, at) => ({
+    seq: at + 1,
+    turn,
+    session: "s1",
+    round: 1,
+    time: 1,
+    type: "text.delta",
+    data: { text },
+  }));
 
 const ended = (turn: string): TurnEvent[] => [
   {
