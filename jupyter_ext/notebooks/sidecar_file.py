@@ -145,6 +145,10 @@ class SidecarFile:
         self._unlink_baks()
         self.collect()
 
+    def find_backup(self) -> str:
+        """Return the path of the previous version of the document, or "" if there is none."""
+        return next((str(path) for path in (self.bak, self.beside_bak) if os.path.isfile(path)), "")
+
     def _unlink_baks(self) -> None:
         self.bak.unlink(missing_ok=True)
         if os.path.lexists(self.beside_bak):

@@ -10,7 +10,6 @@ import base64
 import hashlib
 import json
 import logging
-import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -126,8 +125,7 @@ class SidecarImport:
         if not digest:
             return FoundSidecar("nothing")
         if transcript is None:
-            backups = [str(path) for path in (file.bak, file.beside_bak) if os.path.isfile(path)]
-            return FoundSidecar("unreadable", sha256=digest, backup=(backups or [""])[0])
+            return FoundSidecar("unreadable", sha256=digest, backup=file.find_backup())
         bound = await self._notebooks.bound_session(namespace, place)
         key = SessionKey(namespace, transcript.session.key.id)
         stored = await self._store.info(key)

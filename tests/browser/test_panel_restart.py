@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -19,9 +21,7 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 
 
-def test_text_that_the_server_lost_stays_in_the_panel_and_is_named_as_not_saved(
-    lab: Lab, server: AgentServer
-) -> None:
+def test_text_that_the_server_lost_stays_in_the_panel_and_is_named_as_not_saved(lab: Lab, server: AgentServer) -> None:
     panel = open_panel(lab)
     say(panel, "a story")
     turn = panel.locator(".ak-turn")
@@ -34,10 +34,8 @@ def test_text_that_the_server_lost_stays_in_the_panel_and_is_named_as_not_saved(
     expect(turn).to_contain_text("Once upon a time")
 
 
-def in_loop(run: Any) -> None:
-    """Playwright has a running loop in this thread."""
-    import threading
-
+def in_loop(run: Callable[[], Coroutine[Any, Any, object]]) -> None:
+    """Run a coroutine in a thread of its own, because Playwright has a running loop in this thread."""
     thread = threading.Thread(target=lambda: asyncio.run(run()))
     thread.start()
     thread.join()

@@ -18,6 +18,7 @@ from agent_kernel.tools.web.web_tools import MISSING
 from agent_kernel.turn.post_turn_tasks import FAILED, SUMMARISED
 from jupyter_ext.notebooks.sidecar_import import FoundSidecar, sidecar_note
 from jupyter_ext.notebooks.sidecar_writer import NOT_SAVED
+from jupyter_ext.turns.stored_events import GONE
 from tests.test_layers import ROOT
 
 PANEL = ROOT / "ui/src/turn/serverTexts.ts"
@@ -68,3 +69,7 @@ def test_each_prompt_about_a_cell_is_one_that_the_panel_shows_as_a_sentence_for_
     error = "NameError: x"
     prompts = [template.format(number=2, error=error) for template in (FIX, EXPLAIN, EXPLAIN_FAILED, IMPROVE)]
     assert [prompt for prompt in [*prompts, MAKES.format(names="total")] if prompt not in shown] == []
+
+
+def test_the_panel_recognises_what_a_server_says_about_live_events_that_it_does_not_have() -> None:
+    assert f'"{GONE}"' in (ROOT / "ui/src/turn/turn.ts").read_text("utf-8")

@@ -199,6 +199,7 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
         blocks: addNotice(turn.blocks, event.seq, { level: "warning", text: event.data.reason, details: "" }),
       };
     case "notice":
+      if (event.data.text === GONE) return { ...next, unsaved: endsInOpenText(turn) };
       return { ...next, blocks: addNotice(turn.blocks, event.seq, event.data) };
     case "answer.checked":
       return { ...next, numbers: event.data.numbers };
@@ -219,12 +220,18 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
   }
 }
 
+/** What a server that was started again says to a page that has a part of the live events of a turn. */
+const GONE = "The live events of this turn no longer exist. Read its stored events from the beginning (after=0).";
+
+const endsInOpenText = ({ blocks }: TurnView): boolean => {
+  const last = blocks.at(-1);
+  return (last?.kind === "text" || last?.kind === "reasoning") && !last.done;
+};
+
 /** A turn whose server was killed, with the text that `shown` was still receiving: the store has only complete steps. */
 export function keepUnsaved(stored: TurnView, shown: TurnView): TurnView {
   const last = shown.blocks.at(-1);
-  if (stored.state !== "interrupted" || !last || last.kind === "call" || last.kind === "notice" || last.done)
-    return stored;
-  if (stored.blocks.some((block) => block.kind === last.kind && block.text === last.text)) return stored;
+  if (stored.state !== "interrupted" || !last || !(shown.unsaved || endsInOpenText(shown))) return stored;
   return { ...stored, unsaved: true, blocks: [...stored.blocks, { ...last, done: true }] };
 }
 

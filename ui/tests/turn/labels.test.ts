@@ -1,7 +1,16 @@
 import { expect, test } from "vitest";
 import type { CallBlock } from "../../src/turn/turn";
 import { ENGLISH, setTranslation } from "../../src/translation/translation";
-import { failureText, formatBytes, callLabel, formatDuration, callPhrase, placeOf, statusOf, verbOf } from "../../src/turn/labels";
+import {
+  failureText,
+  formatBytes,
+  callLabel,
+  formatDuration,
+  callPhrase,
+  placeOf,
+  statusOf,
+  verbOf,
+} from "../../src/turn/labels";
 import { call, shown, type Said } from "./events";
 
 function block(said: Said): CallBlock {
