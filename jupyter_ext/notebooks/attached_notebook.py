@@ -43,10 +43,15 @@ def _answer(what, arguments):
     if what == "last_error":
         return last_error(shell, ran)
     if what == "data":
+        import json
+        prompt = arguments["prompt"]
+        describe_files = getattr(magics, "describe_files", None)
+        files = describe_files(prompt) if describe_files else ""
+        options = {"newest": False} if files else {}
         describe_draft = getattr(magics, "describe_draft", None) if arguments["in_draft"] else None
-        if describe_draft and (text := describe_draft(arguments["prompt"])):
-            return text
-        return "\\n".join(describe_data(arguments["prompt"], shell.user_ns))
+        text = describe_draft(prompt, **options) if describe_draft else ""
+        data = text or "\\n".join(describe_data(prompt, shell.user_ns, **options))
+        return json.dumps([note for note in (data, files and "Files\\n" + files) if note])
     return executions(shell, ran, tuple(int(number) for number in arguments.get("numbers") or ()))
 """
 """Code that answers an inspection in the kernel. If the kernel has loaded the AgentMagics extension, its inspection is
@@ -175,17 +180,19 @@ class AttachedNotebook:
         """The present path of the notebook, also after a rename during the turn."""
         return self._notebooks.current_path(self._path) if self._path else ""
 
-    async def describe_data(self, prompt: str, *, in_draft: bool) -> Note | None:
+    async def describe_data(self, prompt: str, *, in_draft: bool) -> tuple[Note, ...]:
         if self._inspect is None:
-            return None
+            return ()
         try:
             result = await self._inspect(
                 inspection_expression("data", {"prompt": prompt, "in_draft": in_draft}), DATA_WITHIN_S
             )
         except AgentKernelError:  # the kernel is busy or gone; the first call of the turn reports that
-            return None
-        title, _, text = result.text.partition("\n")
-        return Note(title, text) if result.status == "success" and text else None
+            return ()
+        if result.status != "success":
+            return ()
+        parts = [note.partition("\n") for note in json.loads(result.text)]
+        return tuple(Note(title, text) for title, _, text in parts if text)
 
     async def document(self) -> SavedNotebook:
         path = self.path

@@ -19,6 +19,8 @@ from agent_kernel.core import atomic_file, process_identity
 
 LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
 """The names of temporary files end with the process id of their writer."""
+MAX_STEM_BYTES = 240
+"""Limit for the part of a temporary file's name that comes from the sidecar. File systems allow 255 bytes."""
 BLOB = re.compile(r"[0-9a-f]{64}")
 
 FileStamp: TypeAlias = tuple[int, int, int]
@@ -107,7 +109,7 @@ class SidecarFile:
             new.main.parent.mkdir(parents=True, exist_ok=True)
         for name in ("main", "bak", "beside_bak", "conflict", "blobs"):
             old_path, new_path = getattr(self, name), getattr(new, name)
-            if old_path.exists() and not new_path.exists():
+            if os.path.exists(old_path) and not os.path.exists(new_path):
                 if name == "bak" and new.backup:
                     _make_private_directory(new.backup.parent)
                 old_path.rename(new_path)
@@ -128,7 +130,7 @@ class SidecarFile:
             return
         self.main.unlink(missing_ok=True)
         self._unlink_baks()
-        if not self.conflict.exists():
+        if not os.path.exists(self.conflict):
             shutil.rmtree(self.blobs, ignore_errors=True)
 
     def read(self, max_bytes: int) -> bytes | None:
@@ -143,9 +145,14 @@ class SidecarFile:
         self._unlink_baks()
         self.collect()
 
+    def find_backup(self) -> str:
+        """Return the path of the previous version of the document, or "" if there is none."""
+        return next((str(path) for path in (self.bak, self.beside_bak) if os.path.isfile(path)), "")
+
     def _unlink_baks(self) -> None:
         self.bak.unlink(missing_ok=True)
-        self.beside_bak.unlink(missing_ok=True)
+        if os.path.lexists(self.beside_bak):
+            self.beside_bak.unlink(missing_ok=True)
 
     def files(self, hashes: Collection[str], max_bytes: int) -> dict[str, bytes]:
         """Return the media files of ``hashes`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
@@ -176,7 +183,7 @@ class SidecarFile:
 
     def _sweep(self) -> None:
         """Delete partial files of writers that were killed."""
-        stem = glob.escape(self.main.name.removesuffix(".json"))
+        stem = glob.escape(_shorten(self.main.name).removesuffix(".json"))
         directories = {self.main.parent, self.bak.parent}
         for path in (
             *(path for directory in directories for path in directory.glob(f".{stem}.*")),
@@ -199,7 +206,7 @@ class SidecarFile:
         file with the sidecar's name at any time."""
         if self.backup:
             _make_private_directory(self.backup.parent)
-        spare = self.bak.with_name(f".{self.bak.name}.{os.getpid()}")
+        spare = self.bak.with_name(f".{_shorten(self.bak.name)}.{os.getpid()}")
         spare.unlink(missing_ok=True)
         try:
             os.link(self.main, spare)
@@ -215,7 +222,7 @@ class SidecarFile:
         version is there already. The file beside the notebook is deleted after its copy was read back. Raises OSError;
         the file beside the notebook is then still there."""
         old = self.beside_bak
-        if self.backup is None or old.is_symlink() or not old.is_file():
+        if self.backup is None or not os.path.isfile(old) or old.is_symlink():
             return
         if not self.backup.exists() or self.backup.stat().st_mtime_ns < old.stat().st_mtime_ns:
             _make_private_directory(self.backup.parent)
@@ -235,8 +242,10 @@ def _read(path: Path) -> bytes | None:
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(errno.EINVAL, "is not a regular file", str(path))
         return path.read_bytes()
-    except FileNotFoundError:
-        return None
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENAMETOOLONG):
+            return None
+        raise
 
 
 def _make_private_directory(path: Path) -> None:
@@ -246,6 +255,11 @@ def _make_private_directory(path: Path) -> None:
         path.mkdir(mode=0o700, exist_ok=True)
 
 
+def _shorten(name: str) -> str:
+    """Return the beginning of a file name, so that a dot, a process id and ``.tmp`` can be added to it."""
+    return os.fsencode(name)[:MAX_STEM_BYTES].decode(errors="ignore")
+
+
 def _write_temporary(target: Path, body: bytes) -> Path:
     """Write a hidden temporary file beside the target, with the permissions of the person's other files."""
-    return atomic_file.write_synced(target.with_name(f".{target.name}.{os.getpid()}.tmp"), body, 0o666)
+    return atomic_file.write_synced(target.with_name(f".{_shorten(target.name)}.{os.getpid()}.tmp"), body, 0o666)

@@ -125,8 +125,7 @@ class SidecarImport:
         if not digest:
             return FoundSidecar("nothing")
         if transcript is None:
-            backups = [str(path) for path in (file.bak, file.beside_bak) if path.is_file()]
-            return FoundSidecar("unreadable", sha256=digest, backup=(backups or [""])[0])
+            return FoundSidecar("unreadable", sha256=digest, backup=file.find_backup())
         bound = await self._notebooks.bound_session(namespace, place)
         key = SessionKey(namespace, transcript.session.key.id)
         stored = await self._store.info(key)

@@ -40,6 +40,7 @@ MAX_VALUES = 20_000_000
 """Limit on JSON values of a sidecar that is only compared with the store; the limit for an import is lower."""
 UNREADABLE = "unreadable"
 """Used in place of the hash of a file that cannot be read."""
+NOT_SAVED = "The conversation was not saved beside {name}: {reason}. It is in the store."
 _TRIES = 3
 MB = 2**20
 
@@ -296,9 +297,7 @@ class Sidecars:
 
     def _record_failure(self, mark: SidecarMark, reason: str) -> None:
         """Record the failure and log it, but not again while the reason stays the same."""
-        problem = (
-            f"The conversation was not saved beside {PurePosixPath(mark.path).name}: {reason}. It is in the store."
-        )
+        problem = NOT_SAVED.format(name=PurePosixPath(mark.path).name, reason=reason)
         if self._problems.get(mark) != problem:
             log.warning("%s: %s", self._file(mark.path).main, problem)
         self._problems[mark] = problem

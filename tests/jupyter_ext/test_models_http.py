@@ -103,3 +103,24 @@ async def test_engines_that_would_leave_a_machine_that_keeps_all_here_are_not_li
             assert (await client.get("agent/v1/models/agent/far")).status_code == 404
     finally:
         other.sweep()
+
+
+async def test_no_path_of_the_servers_machine_is_told(server: AgentServer) -> None:
+    async with server.client() as client:
+        answers = [await client.get(f"agent/v1/{route}") for route in ("models", "models/tiny", "health")]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
+    interpreter = answers[-1].json()["sandbox"]["interpreter"]["detail"]
+    assert interpreter.startswith("python")
+    assert [text for answer in answers for text in strings(answer.json()) if text.startswith("/")] == []
+
+
+def strings(value: object) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case dict():
+            for one in value.values():
+                yield from strings(one)
+        case list():
+            for one in value:
+                yield from strings(one)

@@ -116,6 +116,24 @@ async def test_the_model_sees_what_the_tables_that_a_prompt_is_about_contain(
     assert [str(text).startswith(f"{title}: rain: DataFrame, 2 rows x 2 columns: month") for text in told] == [True]
 
 
+@pytest.mark.parametrize("where", ["draft", "live"])
+async def test_the_model_sees_the_beginning_of_a_file_that_a_prompt_names(
+    server: AgentServer, kernel: str, where: str
+) -> None:
+    await server.run_in_kernel(kernel, RAIN)
+    (server.root / "sales.csv").write_text("Datum;Umsatz\n01.02.2025;1.234,50\n", "utf-8-sig")
+    async with server.client() as client:
+        started = await start_turn(
+            client, "Who is in sales.csv?", kernel=kernel, where=where, answers=["*"], session=f"file-{where}"
+        )
+        await follow_and_answer(client, started["turn"])
+        stored = (await client.get(f"agent/v1/sessions/{started['session']}/items")).json()
+    [told] = [item["message"]["content"] for item in stored["items"] if item["message"].get("hidden")]
+    assert told.startswith("Files: ")
+    assert "sales.csv" in told
+    assert "sep=';'" in told
+
+
 async def test_a_draft_needs_no_yes_and_leaves_the_kernel_as_it_was(server: AgentServer, kernel: str) -> None:
     async with server.client() as client:
         started = await start_turn(client, "try it", kernel=kernel, where="draft", answers=["*"])

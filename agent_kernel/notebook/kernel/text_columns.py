@@ -26,6 +26,20 @@ TIME = re.compile(r"\d{1,3}:[0-5]\d:[0-5]\d(?:\.\d+)?")
 DAY_AND_MONTH = re.compile(r"(?P<day>\d{1,2})[./-](?P<month>\d{1,2})[./-]\d{4}(?: \d{1,2}:\d\d(?::\d\d)?)?")
 
 
+def pandas_names(header: Sequence[str]) -> list[str]:
+    """Return the names that pandas gives to the columns of a file: an empty name gets the number of its column, and a
+    repeated name gets the number of its repetition."""
+    names: list[str] = []
+    for at, label in enumerate(header):
+        first = name = label or f"Unnamed: {at}"
+        repeated = 0
+        while name in names:
+            repeated += 1
+            name = f"{first}.{repeated}"
+        names.append(name)
+    return names
+
+
 def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
     """Describe text that must be converted before it is compared or computed with: numbers, dates, times, true and
     false, or values that differ in case and spaces only. Return an empty string if there is none. ``cells`` are values

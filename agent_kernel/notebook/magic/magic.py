@@ -110,10 +110,18 @@ class AgentMagics(Magics):
         with self._shell.display_trap:
             return self._drafts.unfit()
 
-    def describe_draft(self, prompt: str) -> str:
+    def describe_draft(self, prompt: str, **options: bool) -> str:
         """Describe the data that the prompt names in the draft, with the title of the note as the first line. Returns
-        "" if the draft does not differ from the kernel; the server calls this."""
-        return self._drafts.describe_data(prompt, {})
+        "" if the draft does not differ from the kernel; the server calls this. ``options`` are those of
+        ``describe_data``."""
+        return self._drafts.describe_data(prompt, options)
+
+    def describe_files(self, prompt: str) -> str:
+        """Describe the files that the prompt names, or return "" if there are none; the server calls this for a turn
+        that no cell started."""
+        from agent_kernel.notebook.turn.file_previews import describe_files
+
+        return describe_files(prompt)
 
     @cell_magic("agent")  # type: ignore[arg-type]
     def turn(self, line: str, cell: str) -> None:

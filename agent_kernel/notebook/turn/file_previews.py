@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_kernel.notebook.draft.jail import readable_paths
-from agent_kernel.notebook.kernel.text_columns import describe_conversion
+from agent_kernel.notebook.kernel.text_columns import describe_conversion, pandas_names
 
 MAX_FILES = 3
 MAX_ENTRIES = 2_000
@@ -254,7 +254,7 @@ def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
         return ["CSV, empty"], []
     skipped = _title_lines(numbered)
     rows = [row for line, row in numbered if line > skipped]
-    columns = rows[0][:MAX_COLUMNS]
+    columns = pandas_names(rows[0][:MAX_COLUMNS])
     cells = [[row[at] for row in rows[1 : 1 + TYPED_ROWS] if at < len(row)] for at in range(len(columns))]
     kinds = [_type(column) for column in cells]
     options = [f"sep={separator!r}"] if separator != "," else []

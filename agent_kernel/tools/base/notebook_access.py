@@ -62,10 +62,10 @@ class NotebookAccess(Protocol):
         it."""
         ...
 
-    async def describe_data(self, prompt: str, *, in_draft: bool) -> Note | None:
-        """Describe the data in the kernel that the prompt names, or the newest tables if it names none. With
-        ``in_draft``, describe the data in the draft of the kernel, if code has changed it. Return None if there is no
-        data, if the kernel is busy, and if only a client may ask it."""
+    async def describe_data(self, prompt: str, *, in_draft: bool) -> tuple[Note, ...]:
+        """Describe the data in the kernel and the files in its working directory that the prompt names, or the newest
+        tables if it names none. With ``in_draft``, describe the data in the draft of the kernel, if code has changed
+        it. Return no notes if there is no data, if the kernel is busy, and if only a client may ask it."""
         ...
 
     async def document(self) -> SavedNotebook:

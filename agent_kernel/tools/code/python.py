@@ -165,14 +165,13 @@ class PythonTools:
 
 
 async def _data_notes(occasion: ToolSourceContext) -> tuple[Note, ...]:
-    """Describe the data that the prompt names. Return no notes if the client has described variables itself, or if the
-    client runs the code."""
+    """Describe the data and the files that the prompt names. Return no notes if the client has described variables
+    itself, or if the client runs the code."""
     request, notebook = occasion.request, occasion.notebook
     if notebook is None or "python" in request.client_tools or any(note.title == VARIABLES for note in request.notes):
         return ()
     prompt = request.last_user_text
-    note = await notebook.describe_data(prompt, in_draft=request.where == "draft") if prompt else None
-    return (note,) if note else ()
+    return await notebook.describe_data(prompt, in_draft=request.where == "draft") if prompt else ()
 
 
 def _notes(lost: str, variables: tuple[Variable, ...]) -> list[Note]:

@@ -4,6 +4,8 @@ this server."""
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict
@@ -83,15 +85,15 @@ async def current_engine(services: Services, caller: Caller, key: SessionKey | N
 
 
 def model_to_json(entry: CatalogEntry, cache_dir: Path) -> dict[str, Any]:
-    """Describe a model of the catalog. Blocking: reads the disk."""
-    state, path = "ready", None
+    """Describe a model of the catalog, without paths of this machine. Blocking: reads the disk."""
+    state = "ready"
     try:
-        path = str(resolve(entry.name, cache_dir).path)
+        resolve(entry.name, cache_dir)
     except ModelMissing:
         state = "missing"
     except ModelBroken as error:
-        state = f"broken: {error.message}"
-    return {**entry.offer(), "description": entry.description, "state": state, "path": path}
+        state = f"broken: {error.message.replace(f'{cache_dir}{os.sep}', '')}"
+    return {**entry.offer(), "description": entry.description, "state": state}
 
 
 class ModelsHandler(SharedHandler):
@@ -230,7 +232,7 @@ def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
         "source": installed.source,
         "publisher": hub_id.publisher,
     }
-    return {"name": name, "state": "ready", "path": str(installed.path)} | facts
+    return {"name": name, "state": "ready"} | facts
 
 
 def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, Any]:
@@ -238,7 +240,7 @@ def _model(name: str, cache_dir: Path, sources: tuple[str, ...]) -> dict[str, An
     if HubId.parse(name) is None:
         return model_to_json(entry(name), cache_dir)
     local_facts = model_here(name, cache_dir)
-    return local_facts or {**fetchable(name, sources=sources).offer(), "state": "missing", "path": None}
+    return local_facts or {**fetchable(name, sources=sources).offer(), "state": "missing"}
 
 
 class ModelPullHandler(AgentHandler):
@@ -299,6 +301,11 @@ class ProbeHandler(AgentHandler):
         await self.get()
 
 
+def _without_path(layer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the report of a layer with the name of a program in place of its path."""
+    return {**layer, "detail": re.sub(r"^/\S*/(?=[^/\s]+(?: |$))", "", str(layer["detail"]))}
+
+
 class HealthHandler(AgentHandler):
     @guard("read")
     @operation(shapes.Health)
@@ -310,7 +317,7 @@ class HealthHandler(AgentHandler):
             await runtime.store.list(self.caller.namespace, 1)
         except StoreError as error:
             store = error.to_json()["message"]
-        sandbox = {name: dict(layer) for name, layer in (await runtime.sandbox.report()).items()}
+        sandbox = {name: _without_path(layer) for name, layer in (await runtime.sandbox.report()).items()}
         servers = await available_models.mcp_servers(self.services.runtime)
         well = store == "ok" and all(row["state"] != "failed" for row in servers)
         self.reply(

@@ -63,7 +63,6 @@ class Model(TypedDict):
     sources: NotRequired[list[ModelSource]]
     description: NotRequired[str]
     state: str
-    path: str | None
 
 
 class ModelServer(TypedDict):

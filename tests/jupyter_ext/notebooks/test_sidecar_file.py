@@ -269,3 +269,12 @@ def test_a_writer_that_was_killed_behind_keeping_the_version_before_leaves_nothi
     file.write(b"two", {}, anything)
     assert (file.main.read_bytes(), file.bak.read_bytes()) == (b"two", b"one")
     assert names(file.main.parent) == ["a.agent.json", "a.agent.json.bak"]
+
+
+@pytest.mark.parametrize("size", [230, 243])
+def test_a_sidecar_can_have_the_longest_name_that_the_file_system_allows(tmp_path: Path, size: int) -> None:
+    file = SidecarFile(tmp_path / f"{'ü' * (size // 2)}{'x' * (size % 2)}.agent.json", backup=tmp_path / "kept" / "b")
+    assert file.write(b"one", {}, nothing) == "written"
+    assert file.write(b"two", {}, anything) == "written"
+    assert (file.main.read_bytes(), file.bak.read_bytes()) == (b"two", b"one")
+    assert len(names(tmp_path)) == 2

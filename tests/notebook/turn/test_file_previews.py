@@ -78,6 +78,11 @@ def test_dates_whose_day_may_come_first_or_second_stay_text(here: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
+        (
+            "a.csv",
+            ",x,x,x\nr,1,2,a\n",
+            "CSV read by pd.read_csv('a.csv'), 1 rows x 4 columns: Unnamed: 0 str, x int64, x.1 int64, x.2 str",
+        ),
         ("a.csv", "x;y\n1;a,b\n", "CSV read by pd.read_csv('a.csv', sep=';'), 1 rows x 2 columns: x int64, y str"),
         ("a.tsv", "x\ty\n1\tTrue\n", "pd.read_csv('a.tsv', sep='\\t'), 1 rows x 2 columns: x int64, y bool"),
         ("a.csv", "n\n1\n\n2\n", "2 rows x 1 columns: n int64"),

@@ -14,7 +14,7 @@ from agent_kernel.core.errors import AgentKernelError, Conflict, InvalidRequest,
 from agent_kernel.core.events import ApprovalRequired, CallFinished, EventBody
 from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput
-from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions import Answer, Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import SavedNotebook
@@ -308,8 +308,8 @@ class Saved:
     jobs = None
     drafts: None = None
 
-    async def describe_data(self, prompt: str, *, in_draft: bool) -> None:
-        return None
+    async def describe_data(self, prompt: str, *, in_draft: bool) -> tuple[Note, ...]:
+        return ()
 
     async def document(self) -> SavedNotebook:
         return SavedNotebook(self.path, 0.0, {"cells": [{"id": "aaaa1111", "cell_type": "code", "source": "saved"}]})

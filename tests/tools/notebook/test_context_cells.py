@@ -12,7 +12,7 @@ from agent_kernel.core.errors import NotFound
 from agent_kernel.core.events import Event, Notice
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
@@ -38,8 +38,8 @@ class Saved:
     jobs: None = None
     drafts: None = None
 
-    async def describe_data(self, prompt: str, *, in_draft: bool) -> None:
-        return None
+    async def describe_data(self, prompt: str, *, in_draft: bool) -> tuple[Note, ...]:
+        return ()
 
     async def document(self) -> SavedNotebook:
         if not self.path:

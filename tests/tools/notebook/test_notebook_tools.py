@@ -12,7 +12,7 @@ from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import CallPreparer, Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookRunner, SavedNotebook
@@ -52,8 +52,8 @@ class Notebook:
     error: Exception | None = None
     content: Mapping[str, Any] = field(default_factory=lambda: CONTENT)
 
-    async def describe_data(self, prompt: str, *, in_draft: bool) -> None:
-        return None
+    async def describe_data(self, prompt: str, *, in_draft: bool) -> tuple[Note, ...]:
+        return ()
 
     async def document(self) -> SavedNotebook:
         if self.error:

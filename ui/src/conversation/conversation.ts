@@ -2,12 +2,13 @@
 import { batch, computed, signal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import { ApiError, type Close, type Transport } from "../transport/transport";
-import { applyEvent, emptyTurn, isRunning, needsAnswer, type TurnView } from "../turn/turn";
+import { emptyTurn, isRunning, needsAnswer, type TurnView } from "../turn/turn";
 import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Binding, Session, Started, Stored } from "../wire/schema";
 import type { News } from "../wire/socket";
 import { placeQuery, promptOf, turnBody, replaceOptions, type Draft, type Entry } from "./entry";
 import { RunningTurns } from "./runningTurns";
+import { UnsavedText } from "./unsavedText";
 import { Outgoing } from "./outgoingMessages";
 import { tabStorage } from "./browserStorage";
 import { pageStart, lostMessages, mergePage, removeReplaced } from "./entryList";
@@ -55,6 +56,7 @@ export class Conversation {
   #endWatch: Close | null = null;
   readonly #growing: RunningTurns;
   readonly #endConnection: Close;
+  readonly #unsaved = new UnsavedText();
 
   constructor(
     transport: Transport,
@@ -133,9 +135,8 @@ export class Conversation {
   /** Load the current state from the server. Entries that are already shown keep their identity. */
   async refresh(): Promise<void> {
     const session = this.session.value;
-    const { kernel, path } = this.place.value;
     if (session && (this.binding.value || !this.query)) await this.reload(session.id);
-    else await this.bind(kernel, path);
+    else await this.bind(this.place.value.kernel, this.place.value.path);
   }
 
   /** Load the binding again, after the notebook got another session or its facts changed. */
@@ -267,6 +268,7 @@ export class Conversation {
 
   /** Stop showing the session; the notebook stays. */
   #forget(): void {
+    this.#unsaved.remember(this.entries.value);
     this.#growing.close();
     this.#endWatch?.();
     this.#endWatch = null;
@@ -300,12 +302,11 @@ export class Conversation {
   }
 
   #known(turn: StoredTurn, entry: Entry | undefined): Entry {
-    if (!entry) return this.#stored(turn);
-    if (!turn.running && isRunning(entry.view.value)) {
-      this.#growing.end(turn.turn);
-      return this.#stored(turn);
-    }
-    return entry.prompt ? entry : { ...entry, ...promptOf(turn) };
+    const current = entry && (turn.running || !isRunning(entry.view.value));
+    if (current) return entry.prompt ? entry : { ...entry, ...promptOf(turn) };
+    this.#growing.end(turn.turn);
+    if (entry) this.#unsaved.remember([entry]);
+    return this.#stored(turn);
   }
 
   readonly #heard = (news: News): void => {
@@ -389,8 +390,7 @@ export class Conversation {
   }
 
   #stored(turn: StoredTurn): Entry {
-    const shown = turn.events.reduce(applyEvent, emptyTurn(turn.turn, turn.session));
-    const view = signal({ ...shown, began: turn.created, ended: turn.closed ?? 0 });
+    const view = signal(this.#unsaved.view(turn));
     if (turn.running) {
       view.value = emptyTurn(turn.turn, turn.session);
       this.#follow(turn.turn, turn.session, view);

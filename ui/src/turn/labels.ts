@@ -66,7 +66,7 @@ const PLACES = lookupTable<() => { article: string; noun: string }>({
   live: () => ({ article: trans.__("in your"), noun: trans.__("kernel") }),
   draft: () => ({ article: trans.__("in a"), noun: trans.__("draft") }),
   sandbox: () => ({ article: trans.__("in the"), noun: trans.__("sandbox") }),
-  client: () => ({ article: trans.__("in the"), noun: trans.__("notebook") }),
+  client: () => ({ article: trans.__("in the open"), noun: trans.__("notebook") }),
   caller: () => ({ article: trans.__("at the"), noun: trans.__("caller") }),
 });
 
@@ -117,6 +117,18 @@ export function callPhrase(call: CallBlock, cells: readonly string[] = []): Phra
   if (!OF_CELLS.has(call.name)) return { kind, verb: verb(), target };
   const index = cells.indexOf(target);
   return { kind, verb: verb(), target: index >= 0 ? String(index + 1) : shownReference(target) };
+}
+
+const UNREAD = /^Cell \d+ \(\S*\) (has changed since you read it|was not read by you yet), so nothing was done\./;
+
+/** Why a call failed, in one line: the last one of its result, except where that is for the model. */
+export function failureText(result: string): string {
+  const [, why] = UNREAD.exec(result) ?? [];
+  if (why === "was not read by you yet")
+    return trans.__("The agent had not read the cell, so it was not changed. The agent can try again.");
+  if (why)
+    return trans.__("The cell has changed since the agent read it, so it was not changed. The agent can try again.");
+  return result.trimEnd().split("\n").at(-1) ?? "";
 }
 
 /** "Run total = 42 in your kernel". */

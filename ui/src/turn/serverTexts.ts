@@ -33,8 +33,126 @@ export function serverText(text: string): string {
       return trans.__("the kernel was restarted");
     case "the kernel died and was restarted":
       return trans.__("the kernel died and was restarted");
+    case "the server was stopped":
+      return trans.__("the server was stopped");
+    case "the client left and did not come back":
+      return trans.__("the client left and did not come back");
+    case "This server has no web search: it is off in its configuration.":
+      return trans.__("This server has no web search: it is off in its configuration.");
+    case "This cell is not saved yet, and no open page reports its position, so it is treated as the last cell.":
+      return trans.__("This cell is not saved yet, and no open page has it, so it is treated as the last cell.");
+    case "The sandbox is off: this ran as a plain process, which can read and change whatever this user can.":
+      return trans.__("The sandbox is off: this ran as a plain process, which can read and change all of your files.");
     default:
-      return voteText(text) ?? text;
+      return voteText(text) ?? templateText(text) ?? text;
+  }
+}
+
+/** Sentences that contain values. What a value says stays as it is, except for the reasons in `reasonText`. */
+const TEMPLATES: readonly (readonly [RegExp, (...values: string[]) => string])[] = [
+  [
+    /^Earlier turns were summarised for the model \(.+\)\. You can undo the summary\.$/,
+    () => trans.__("Earlier turns were summarised for the model. You can undo the summary."),
+  ],
+  [
+    /^The earlier turns could not be summarised (\d+) times in a row: older ones are left out for the model\. Compact the conversation to try again\.$/,
+    (times) =>
+      trans.__(
+        "The earlier turns could not be summarised %1 times in a row: the model does not see older ones. Compact the conversation to try again.",
+        times,
+      ),
+  ],
+  [
+    /^(.+) reads text only; the (\d+) image\(s\) were not sent to it\.$/,
+    (model, count) => trans.__("%1 reads text only: %2 pictures were not sent to it.", model, count),
+  ],
+  [
+    /^The end of this turn is not stored yet; it is retried: (.*)$/,
+    (why) => trans.__("The end of this turn is not stored yet. The server tries again: %1", why),
+  ],
+  [
+    /^No draft can be made: (.*)\. Python runs in your kernel instead, after asking you\.$/,
+    (why) =>
+      trans.__("No draft can be made: %1. Python runs in your kernel instead, after asking you.", reasonText(why)),
+  ],
+  [
+    /^The web tools need (.+)\. Install agent-kernel\[web\] where the server runs\.$/,
+    (names) => trans.__("The web tools need %1. Install agent-kernel[web] where the server runs.", names),
+  ],
+  [
+    /^There is no notebook page here \((.*)\), so the model sees the conversation as usual\.$/,
+    (why) => trans.__("There is no notebook page here (%1), so the model sees the conversation as usual.", why),
+  ],
+  [
+    /^Skills could not be copied for this turn's code: (.*)\.$/,
+    (why) => trans.__("Skills could not be copied for this turn's code: %1.", reasonText(why)),
+  ],
+  [
+    /^(.*) — it continues in your kernel; interrupting the kernel stops it\.$/,
+    (job) => trans.__("%1 continues in your kernel. Interrupt the kernel to stop it.", job),
+  ],
+  [
+    /^Python was started again for this session \((.*)\): variables are gone, files in the work directory remain\.$/,
+    (why) => trans.__("Python was started again (%1): variables are gone, files remain.", reasonText(why)),
+  ],
+  [/^The sandbox is without (.+?): (.*)\.$/, (layers, why) => trans.__("The sandbox is without %1: %2.", layers, why)],
+  [
+    /^This version cannot read a conversation from (.+)\. The file is not changed\.(?: To restore its previous version, copy (.+) over it\.)?$/,
+    (name, backup) =>
+      backup
+        ? trans.__(
+            "%1 has no conversation that can be read. To restore its previous version, copy %2 over it.",
+            name,
+            backup,
+          )
+        : trans.__("%1 has no conversation that can be read. The file is not changed.", name),
+  ],
+  [
+    /^The conversation was not saved beside (.+?): (.*)\. It is in the store\.$/,
+    (name, why) =>
+      trans.__("The conversation was not saved beside %1: %2. The server has stored it.", name, reasonText(why)),
+  ],
+];
+
+function templateText(text: string): string | null {
+  for (const [pattern, shown] of TEMPLATES) {
+    const found = pattern.exec(text);
+    if (found) return shown(...found.slice(1));
+  }
+  return null;
+}
+
+/** The reason inside of a sentence. */
+function reasonText(text: string): string {
+  switch (text) {
+    case "drafts need Linux":
+      return trans.__("drafts need Linux");
+    case "your kernel is being debugged":
+      return trans.__("your kernel is being debugged");
+    case "your kernel uses CUDA, which does not work in a copy":
+      return trans.__("your kernel uses CUDA, which does not work in a copy");
+    case "it ran before the server was restarted":
+      return trans.__("it ran before the server was restarted");
+    case "it was reset":
+      return trans.__("it was reset");
+    case "it was not used for a long time":
+      return trans.__("it was not used for a long time");
+    case "what it may read or write has changed":
+      return trans.__("what it may read or write has changed");
+    case "another server is writing":
+      return trans.__("another server is writing");
+    case "No space left on device":
+      return trans.__("no space is left on the disk");
+    case "Disk quota exceeded":
+      return trans.__("your disk quota is used up");
+    case "Permission denied":
+      return trans.__("the server may not write there");
+    case "Read-only file system":
+      return trans.__("the disk is read-only");
+    case "File name too long":
+      return trans.__("the name of the notebook is too long");
+    default:
+      return text;
   }
 }
 
@@ -72,7 +190,7 @@ function stageText(stage: string): string {
 }
 
 /** Why a turn ended without an answer, in sentences; empty for another turn. */
-export function endOf({ state, error, reason }: TurnView): string {
+export function endOf({ state, error, reason, unsaved }: TurnView): string {
   const why = serverText(reason);
   switch (state) {
     case "open":
@@ -81,7 +199,13 @@ export function endOf({ state, error, reason }: TurnView): string {
     case "cancelled":
       return why.endsWith(".") ? why : trans.__("Stopped: %1.", why || trans.__("no reason"));
     case "interrupted":
-      return `${why || trans.__("The server stopped while this turn was running.")} ${trans.__("The steps that it had completed are saved.")}`;
+      return [
+        why || trans.__("The server stopped while this turn was running."),
+        trans.__("The steps that it had completed are saved."),
+        unsaved && trans.__("The text of its last step was not saved. It is shown until this page is closed."),
+      ]
+        .filter(Boolean)
+        .join(" ");
     case "failed":
       return error?.message ?? (why || trans.__("The turn failed."));
   }

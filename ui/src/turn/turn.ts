@@ -67,6 +67,8 @@ export interface TurnView {
   state: TurnState;
   reason: string;
   error: ErrorBody | null;
+  /** Whether its last text is not in the store, because the server was killed while it arrived. */
+  unsaved: boolean;
   /** What the turn waits for before its first text: the queue or the model; empty for nothing. */
   waiting: string;
   /** Number of turns before it in the queue; 0 if it is not queued. */
@@ -97,6 +99,7 @@ export function emptyTurn(id: string, session: string): TurnView {
     state: "open",
     reason: "",
     error: null,
+    unsaved: false,
     waiting: "",
     place: 0,
     loading: null,
@@ -196,6 +199,7 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
         blocks: addNotice(turn.blocks, event.seq, { level: "warning", text: event.data.reason, details: "" }),
       };
     case "notice":
+      if (event.data.text === GONE) return { ...next, unsaved: endsInOpenText(turn) };
       return { ...next, blocks: addNotice(turn.blocks, event.seq, event.data) };
     case "answer.checked":
       return { ...next, numbers: event.data.numbers };
@@ -214,6 +218,21 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
     default:
       return next; // an event type of a newer server
   }
+}
+
+/** What a server that was started again says to a page that has a part of the live events of a turn. */
+const GONE = "The live events of this turn no longer exist. Read its stored events from the beginning (after=0).";
+
+const endsInOpenText = ({ blocks }: TurnView): boolean => {
+  const last = blocks.at(-1);
+  return (last?.kind === "text" || last?.kind === "reasoning") && !last.done;
+};
+
+/** A turn whose server was killed, with the text that `shown` was still receiving: the store has only complete steps. */
+export function keepUnsaved(stored: TurnView, shown: TurnView): TurnView {
+  const last = shown.blocks.at(-1);
+  if (stored.state !== "interrupted" || !last || !(shown.unsaved || endsInOpenText(shown))) return stored;
+  return { ...stored, unsaved: true, blocks: [...stored.blocks, { ...last, done: true }] };
 }
 
 export const isRunning = (turn: TurnView): boolean => turn.state === "open";

@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Gallery } from "../media/Gallery";
 import type { Approval, CallBlock } from "../turn/turn";
-import { formatDuration, callPhrase, kindOf, placeOf, statusOf } from "../turn/labels";
+import { failureText, formatDuration, callPhrase, kindOf, placeOf, statusOf } from "../turn/labels";
 import { ApprovalCard } from "./ApprovalCard";
 import { Elapsed } from "./Elapsed";
 import { Files } from "./Files";
@@ -111,11 +111,8 @@ function Tail({ call }: { call: CallBlock }) {
   const failed = call.status === "error" || call.status === "timeout";
   const text = call.done ? (failed ? call.result : "") : call.output;
   if (!text.trim()) return null;
-  const lines = text
-    .trimEnd()
-    .split("\n")
-    .slice(failed ? -1 : -LAST_LINES);
-  return <Output text={lines.join("\n").slice(-1_000)} label={trans.__("The end of the output")} />;
+  const end = failed ? failureText(text) : text.trimEnd().split("\n").slice(-LAST_LINES).join("\n");
+  return <Output text={end.slice(-1_000)} label={trans.__("The end of the output")} />;
 }
 
 function Inside({ call, line }: { call: CallBlock; line: number }) {
@@ -150,7 +147,7 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
 
 /** What a correction without the model changed, and the error that it corrected. */
 function Corrected({ failed }: { failed: CallBlock }) {
-  const error = failed.result.trimEnd().split("\n").at(-1) ?? "";
+  const error = failureText(failed.result);
   return (
     <details>
       <summary class="ak-quiet">{trans.__("Corrected without the model. The error was: %1", error)}</summary>

@@ -3,16 +3,18 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { formatBytes } from "../turn/labels";
+import type { ModelServers } from "../conversation/modelServers";
 import type { Model } from "../wire/schema";
 import { useDesk } from "./panelStateContext";
 import { Elapsed } from "./Elapsed";
-import { AddedServers } from "./ModelServers";
+import { AddedServer, AddServer, useModelServers } from "./ModelServers";
 import { StateCard } from "./StateCard";
 import { withParts } from "./withParts";
 import { formatNumber, trans } from "../translation/translation";
 
 export function Model() {
   const { engine } = useDesk();
+  const servers = useModelServers();
   useEffect(() => {
     void engine.load();
     void engine.recommend();
@@ -53,10 +55,11 @@ export function Model() {
               <strong>{name}</strong> {model} · {local ? trans.__("local") : trans.__("sent to %1", host)}
               {refused && ` · ${trans.__("not allowed: this server sends nothing to other hosts")}`}
             </Choice>
+            {engine.mayChange && servers && addedServer(servers, name)}
           </li>
         ))}
       </ul>
-      {engine.mayChange && <AddedServers />}
+      {engine.mayChange && servers && <AddServer servers={servers} />}
       <h3>{trans.__("On this machine")}</h3>
       <ul class="ak-models">
         {models.models.map((offer) => (
@@ -83,6 +86,11 @@ export function Model() {
       )}
     </>
   );
+}
+
+function addedServer(servers: ModelServers, name: string) {
+  const server = servers.all.value.find((one) => one.name === name);
+  return server && <AddedServer servers={servers} server={server} />;
 }
 
 /** The memory and the speed of the model in use. */

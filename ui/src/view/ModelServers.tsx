@@ -1,4 +1,4 @@
-/** Model servers of the user: those that were added, and a form that tests and adds one. */
+/** Model servers of the user: what belongs to an added one, and a form that tests and adds one. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { ModelServers, nameOf, type ServerFields } from "../conversation/modelServers";
@@ -9,42 +9,48 @@ import type { ModelServer, ProbeReport } from "../wire/schema";
 import { useDesk } from "./panelStateContext";
 import { Problem } from "./Problem";
 
-export function AddedServers() {
+/** The servers of the user, loaded with the component. Null for a panel in a cell that may have the rights of the kernel
+ * only: then it may not see them. */
+export function useModelServers(): ModelServers | null {
   const { host } = usePanel();
-  const { engine } = useDesk();
   const servers = useMemo(() => new ModelServers(host.transport), [host.transport]);
-  const adds = useSignal(false);
   const allowed = useSignal(false);
-  const message = useSignal("");
   useEffect(() => {
-    // A panel in a cell may have the rights of the kernel only: then it shows no form.
     servers.load().then(
       () => (allowed.value = true),
       () => (allowed.value = false),
     );
   }, [servers]);
-  if (!allowed.value) return null;
-  const remove = (name: string) => {
-    servers.remove(name).then(
+  return allowed.value ? servers : null;
+}
+
+/** Of a server that the user added: where its key is, and how to remove it. */
+export function AddedServer({ servers, server }: { servers: ModelServers; server: ModelServer }) {
+  const { engine } = useDesk();
+  const problem = useSignal("");
+  const remove = () => {
+    servers.remove(server.name).then(
       () => engine.load(),
-      (error: unknown) => (message.value = reason(error)),
+      (error: unknown) => (problem.value = reason(error)),
     );
   };
   return (
     <>
-      {servers.all.value.length > 0 && (
-        <ul class="ak-models" aria-label={trans.__("Servers that you added")}>
-          {servers.all.value.map((server) => (
-            <li key={server.name} class="ak-model-offer">
-              <strong>{server.name}</strong> {server.host}
-              <p class="ak-hint">{placeOfKey(server)}</p>
-              <button type="button" onClick={() => remove(server.name)}>
-                {trans.__("Remove %1", server.name)}
-              </button>
-            </li>
-          ))}
-        </ul>
-      )}
+      <p class="ak-hint">{placeOfKey(server)}</p>
+      <button type="button" onClick={remove}>
+        {trans.__("Remove %1", server.name)}
+      </button>
+      {problem.value && <Problem text={problem.value} />}
+    </>
+  );
+}
+
+export function AddServer({ servers }: { servers: ModelServers }) {
+  const { engine } = useDesk();
+  const adds = useSignal(false);
+  const message = useSignal("");
+  return (
+    <>
       {adds.value ? (
         <Form
           servers={servers}

@@ -2,6 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
+import { askedText } from "../turn/askedText";
 import { shownTitle } from "../turn/cellName";
 import { Gallery } from "../media/Gallery";
 import { usePanel } from "../conversation/panelContext";
@@ -33,7 +34,7 @@ export function Prompt({ entry }: { entry: Entry }) {
         </p>
       )}
       <div class={`ak-asked-text ${whole.value ? "" : "ak-clamped"}`} dir="auto" ref={body}>
-        {entry.prompt || <span class="ak-quiet">{trans.__("Asked elsewhere")}</span>}
+        {askedText(entry.prompt) || <span class="ak-quiet">{trans.__("Asked elsewhere")}</span>}
       </div>
       {entry.media && entry.media.length > 0 && (
         <Gallery media={entry.media} session={entry.view.value.session} alt={trans.__("Attachment")} />

@@ -1,4 +1,5 @@
 /** Messages that wait for the running turn; each can be taken back. */
+import { askedText } from "../turn/askedText";
 import { useDesk } from "./panelStateContext";
 import { trans } from "../translation/translation";
 
@@ -10,11 +11,11 @@ export function Queue() {
     <ol class="ak-queue" aria-label={trans.__("Waiting messages")}>
       {waiting.map((entry, index) => (
         <li key={entry.id}>
-          <span class="ak-cut">{entry.prompt || trans.__("A message")}</span>
+          <span class="ak-cut">{askedText(entry.prompt) || trans.__("A message")}</span>
           <span class="ak-state">{index === 0 ? trans.__("next") : trans.__("after %1 others", index + 1)}</span>
           <button
             type="button"
-            aria-label={trans.__("Take back: %1", entry.prompt)}
+            aria-label={trans.__("Take back: %1", askedText(entry.prompt))}
             onClick={() => void conversation.cancel(entry.id)}
           >
             {trans.__("Take back")}

@@ -9,6 +9,7 @@ import "./arrivals.css";
 import { withParts } from "./withParts";
 import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
+import { serverText } from "../turn/serverTexts";
 import { formatMoment, trans } from "../translation/translation";
 
 /** Server notes about the notebook's files that are already shown here. */
@@ -162,11 +163,11 @@ function Saved({ beside }: { beside: Sidecar }) {
   if (beside.problem) {
     return (
       <p class="ak-saved ak-problem" role="status">
-        {beside.problem}
+        {serverText(beside.problem)}
       </p>
     );
   }
-  if (beside.kind === "unreadable") return <p class="ak-saved ak-problem">{beside.told}</p>;
+  if (beside.kind === "unreadable") return <p class="ak-saved ak-problem">{serverText(beside.told)}</p>;
   if (beside.kind !== "own" || beside.saved === null) return null;
   return (
     <p class="ak-saved ak-quiet" title={`${beside.name}, ${formatBytes(beside.size)}`}>

@@ -2,6 +2,7 @@
 import { useMemo } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
+import { askedText } from "../turn/askedText";
 import { groupBlocks, type Line } from "../turn/groups";
 import { hasOpenApproval, type TextBlock } from "../turn/turn";
 import type { CheckedNumber } from "../wire/events";
@@ -33,7 +34,7 @@ export function Turn({ entry }: { entry: Entry }) {
       data-turn={turn.id}
       data-state={turn.state}
       tabIndex={-1}
-      aria-label={trans.__("Asked: %1", entry.prompt.slice(0, 80))}
+      aria-label={trans.__("Asked: %1", askedText(entry.prompt).slice(0, 80))}
       aria-busy={turn.state === "open"}
     >
       <Prompt entry={entry} />

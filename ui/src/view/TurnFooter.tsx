@@ -42,7 +42,7 @@ function Facts({ turn }: { turn: TurnView }) {
     >
       {[...facts, ...changeSummary(turn)].filter(Boolean).map((fact, at) => (
         <Fragment key={at}>
-          {at > 0 && " · "}
+          {at > 0 && "\u00a0· "}
           <span>{fact}</span>
         </Fragment>
       ))}

@@ -389,7 +389,6 @@ export interface Model {
   sources?: ModelSource[];
   description?: string;
   state: string;
-  path: string | null;
 }
 
 export interface ModelLoading {

@@ -3,6 +3,7 @@ import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/panelState";
 import { REGRET_MS, Sessions } from "../../src/conversation/sessions";
 import { WidgetNotebook } from "../../src/widget/notebook";
+import type { TurnEvent } from "../../src/wire/events";
 import { recorded, Replayed } from "./replayed";
 
 const OFFER = {
@@ -12,13 +13,31 @@ const OFFER = {
   source: "hub",
   download_bytes: 100,
   disk_bytes: 200,
-  path: null,
 };
 const KERNEL = { kernel: "k1", path: "rain.ipynb" };
 
 function opened(server = new Replayed()): { server: Replayed; conversation: Conversation } {
   return { server, conversation: new Conversation(server, null) };
 }
+
+/** Events of an answer that has not ended. */
+const said = (turn: string, texts: readonly string[]): TurnEvent[] =>
+  texts.map((text, at) => ({
+    seq: at + 1,
+    turn,
+    session: "s1",
+    round: 1,
+    time: 1,
+    type: "text.delta",
+    data: { text },
+  }));
+
+const ended = (turn: string): TurnEvent[] => [
+  {
+    ...{ seq: 1, turn, session: "s1", round: 0, time: 2, type: "turn.finished" },
+    data: { state: "interrupted", reason: "", rounds: 0, usage: {}, error: null, finish: "", stopped: "" },
+  },
+];
 
 beforeEach(() => {
   sessionStorage.clear();
@@ -120,6 +139,23 @@ describe("a conversation", () => {
     await server.settled();
     expect(conversation.entries.value.map((entry) => entry.prompt)).toEqual(["add them"]);
     expect(conversation.outgoing.unsent.value.map((entry) => entry.prompt)).toEqual(["one"]);
+  });
+
+  test("keeps the text of an answer that the server lost when it was killed", async () => {
+    const { server, conversation } = opened();
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    await conversation.send({ prompt: "one" });
+    const id = conversation.running.value[0]?.id ?? "";
+    server.play(id, said(id, ["Once upon ", "a time"]));
+    server.connection.value = "offline";
+    server.waiting = [];
+    server.turns.push({ ...server.stored(id, "one"), state: "interrupted", events: ended(id) });
+    server.connection.value = "online";
+    await server.settled();
+    const view = conversation.entries.value.at(-1)?.view.value;
+    expect(view?.state).toBe("interrupted");
+    expect(view?.unsaved).toBe(true);
+    expect(view?.blocks).toMatchObject([{ kind: "text", text: "Once upon a time", done: true }]);
   });
 
   test("shows messages that wait when it is opened", async () => {

@@ -185,6 +185,10 @@ export class Replayed implements Transport {
   }
 
   /** As the server does it: what it was sent, without the key. */
+  #engines() {
+    return this.modelServers.map(({ name, model, local, host }) => ({ name, model, local, host, refused: false }));
+  }
+
   #modelServer(method: string, route: string, body: unknown): unknown {
     if (method === "GET") return { servers: this.modelServers };
     if (method === "DELETE") this.modelServers = [];
@@ -219,7 +223,7 @@ export class Replayed implements Transport {
     }
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
     if (route === "models")
-      return { may_change: this.mayChange, models: this.offered, engines: [], current: this.model };
+      return { may_change: this.mayChange, models: this.offered, engines: this.#engines(), current: this.model };
     if (route?.startsWith("model_servers")) return this.#modelServer(method, route, body);
     if (route === "recommendation") return this.recommendation;
     if (route === "agent/permissions") return { policy: this.policy, grants: [] };

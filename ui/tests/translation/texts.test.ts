@@ -50,6 +50,9 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "media/Picture.tsx": ["no frames"],
   "media/rows.ts": ["NaN", "NaT", "True", "False"],
   "transport/server.ts": ["Authorization", "Content-Type"],
+  "turn/turn.ts": [
+    "The live events of this turn no longer exist. Read its stored events from the beginning (after=0).",
+  ],
   "view/Call.tsx": ["%agent keep …"],
   "view/Composer.tsx": ["Files"],
   "view/Import.tsx": ["string", "number", "boolean"],

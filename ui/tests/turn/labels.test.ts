@@ -1,7 +1,16 @@
 import { expect, test } from "vitest";
 import type { CallBlock } from "../../src/turn/turn";
 import { ENGLISH, setTranslation } from "../../src/translation/translation";
-import { formatBytes, callLabel, formatDuration, callPhrase, placeOf, statusOf, verbOf } from "../../src/turn/labels";
+import {
+  failureText,
+  formatBytes,
+  callLabel,
+  formatDuration,
+  callPhrase,
+  placeOf,
+  statusOf,
+  verbOf,
+} from "../../src/turn/labels";
 import { call, shown, type Said } from "./events";
 
 function block(said: Said): CallBlock {
@@ -93,4 +102,18 @@ test.each(["constructor", "toString", "__proto__", "hasOwnProperty"])("%s is a n
   expect(verbOf(name)).toBe(name);
   expect(placeOf(name)).toBeNull();
   expect(statusOf({ ...named, status: name })).toBe(name);
+});
+
+test.each([
+  [
+    "Cell 0 (cell-0) was not read by you yet, so nothing was done. Its present text is:\na = 1\nCall again if your change still fits.",
+    "The agent had not read the cell, so it was not changed. The agent can try again.",
+  ],
+  [
+    "Cell 0 (cell-0) has changed since you read it, so nothing was done. Read it first: read_cells.",
+    "The cell has changed since the agent read it, so it was not changed. The agent can try again.",
+  ],
+  ["Traceback\nZeroDivisionError: division by zero\n", "ZeroDivisionError: division by zero"],
+])("a failed call says in one line why, without words for the model: %s", (result, line) => {
+  expect(failureText(result)).toBe(line);
 });

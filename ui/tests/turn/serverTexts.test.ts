@@ -65,3 +65,22 @@ test.each([
   setTranslation({ texts: textsOf(german), language: "de" });
   expect(serverText(text)).toBe(said);
 });
+
+test.each([
+  [
+    "No draft can be made: drafts need Linux. Python runs in your kernel instead, after asking you.",
+    "Es ist kein Entwurf möglich: Entwürfe brauchen Linux. Python läuft stattdessen in Ihrem Kernel, nachdem Sie gefragt wurden.",
+  ],
+  [
+    "The conversation was not saved beside a.ipynb: No space left on device. It is in the store.",
+    "Das Gespräch wurde nicht neben a.ipynb gespeichert: auf der Platte ist kein Platz mehr. Der Server hat es gespeichert.",
+  ],
+  [
+    "The conversation was not saved beside a.ipynb: a new reason. It is in the store.",
+    "Das Gespräch wurde nicht neben a.ipynb gespeichert: a new reason. Der Server hat es gespeichert.",
+  ],
+  ["tiny reads text only; the 2 image(s) were not sent to it.", "tiny liest nur Text: 2 Bilder wurden nicht gesendet."],
+])("a sentence with values is said in the user's language: %s", (text, said) => {
+  setTranslation({ texts: textsOf(german), language: "de" });
+  expect(serverText(text)).toBe(said);
+});

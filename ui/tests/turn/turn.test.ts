@@ -109,3 +109,14 @@ describe("a turn", () => {
     expect(turn.files).toEqual([{ id: "2" }]);
   });
 });
+
+test("the text of a turn whose server was killed stays, without the server's words for programs", () => {
+  const text = "The live events of this turn no longer exist. Read its stored events from the beginning (after=0).";
+  const view = shown(
+    ["text.delta", { text: "Once upon" }],
+    ["notice", { level: "info", text, details: "" }],
+    over({ state: "interrupted" }),
+  );
+  expect(view.blocks).toMatchObject([{ kind: "text", text: "Once upon", done: true }]);
+  expect(view.unsaved).toBe(true);
+});

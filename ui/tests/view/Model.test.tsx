@@ -5,7 +5,7 @@ import { StateCardList } from "../../src/view/StateCardList";
 import type { Model as Offer, SuitableModel } from "../../src/wire/schema";
 import { Desked } from "./desked";
 
-const OFFERED = { licence: "Apache-2.0", publisher: "Qwen", source: "huggingface.co", path: null };
+const OFFERED = { licence: "Apache-2.0", publisher: "Qwen", source: "huggingface.co" };
 const SMALL: Offer = { ...OFFERED, name: "scripted", title: "Coder 0.5B", state: "ready" };
 const LARGE: Offer = { ...OFFERED, name: "coder-7b", title: "Coder 7B", state: "missing", download_bytes: 8.1e9 };
 

@@ -1,7 +1,7 @@
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { nameOf } from "../../src/conversation/modelServers";
-import { AddedServers } from "../../src/view/ModelServers";
+import { Model } from "../../src/view/Model";
 import { Desked } from "./desked";
 
 const KEY = "sk-secret";
@@ -30,7 +30,7 @@ test("a server is tested, one of its models chosen, and saved; the key stays now
     findings: [],
     missing: [],
   };
-  await shell.show(<AddedServers />);
+  await shell.show(<Model />);
   await act(() => shell.server.settled());
   await shell.press("Add a model server...");
   await type("[type=url]", URL_);
@@ -50,6 +50,7 @@ test("a server is tested, one of its models chosen, and saved; the key stays now
   ]);
   expect(shell.page.textContent).toContain("models.example.com was added. Choose it above to use it.");
   expect(shell.page.textContent).toContain("Its key is in the keyring");
+  expect(shell.page.querySelectorAll("li strong")).toHaveLength(1); // it is listed once
   const stored = [localStorage, sessionStorage].flatMap((storage) =>
     Array.from({ length: storage.length }, (_, at) => storage.getItem(storage.key(at) ?? "")),
   );
@@ -60,9 +61,11 @@ test("a server is tested, one of its models chosen, and saved; the key stays now
 });
 
 test("who may not see the servers gets no form", async () => {
-  shell.server.refuses = true;
-  await shell.show(<AddedServers />);
-  expect(shell.page.innerHTML).toBe("");
+  const refuse = shell.server.hold("GET model_servers", true);
+  await shell.show(<Model />);
+  await act(refuse);
+  expect(shell.page.textContent).toContain("On this machine");
+  expect(shell.page.textContent).not.toContain("Add a model server");
 });
 
 test.each([
@@ -80,7 +83,7 @@ test("a server that does not answer is said once, not as a feature that is missi
     findings: [{ feature: "answers", state: "lacks", detail: problem }],
     missing: ["answers"],
   };
-  await shell.show(<AddedServers />);
+  await shell.show(<Model />);
   await act(() => shell.server.settled());
   await shell.press("Add a model server...");
   await type("[type=url]", URL_);

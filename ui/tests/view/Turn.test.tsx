@@ -122,7 +122,7 @@ test("what a turn cost and changed stands in its footer", () => {
     ),
   );
   expect(stage.find(".ak-facts").textContent).toBe(
-    "1,203 tokens read (1,000 reused) · 45 written · 1 min 10 s · 1 cell changed",
+    "1,203 tokens read (1,000 reused)\u00a0· 45 written\u00a0· 1 min 10 s\u00a0· 1 cell changed",
   );
 });
 

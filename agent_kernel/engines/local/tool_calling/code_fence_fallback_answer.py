@@ -44,6 +44,8 @@ EACH = re.compile(
     r"\b(?:each|every|all|both|respective(?:ly)?|list|table|rows|per|by|head|top|first \w+|last \w+)\b", re.I
 )
 """Finds words in a question that ask for all rows of the output."""
+HIDDEN = re.compile(r"HiddenError: ([^\n]*?\.) Correct [^\n]*")
+"""Matches the refusal of a corrected cell that hides the error (``hidden_errors``)."""
 ERROR = re.compile(r"[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit|Iteration)\b(?::.*)?")
 
 
@@ -105,13 +107,19 @@ def failure(results: Sequence[Message]) -> str:
     if last.status not in ("error", "timeout"):
         return ""
     error = error_line(last.text) if last.status == "error" else ""
-    parts = [FAILED.format(error=error) if error else OUT_OF_TIME]
+    parts = [FAILED.format(error=_without_advice(error)) if error else OUT_OF_TIME]
     line = failed_line(last.text) if error else ""
     if line and "`" not in line and len(line) <= MAX_LINE:
         parts.append(FAILED_LINE.format(line=line))
     before = dict.fromkeys(error_line(result.text) for result in results[:-1] if result.status == "error")
-    parts += [TRIED_BEFORE.format(error=result) for result in before if result != error]
+    parts += [TRIED_BEFORE.format(error=_without_advice(result)) for result in before if result != error]
     return "\n\n".join(parts)
+
+
+def _without_advice(error: str) -> str:
+    """Return the error without the words that are meant for the model, if it is the refusal of a correction."""
+    refused = HIDDEN.fullmatch(error)
+    return refused[1] if refused else error
 
 
 def rows_of(output: str) -> list[str]:

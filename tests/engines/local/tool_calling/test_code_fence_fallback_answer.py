@@ -22,6 +22,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     with_true_dates,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
+from agent_kernel.notebook.kernel.hidden_errors import CATCHES, LEAVES_OUT
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
 
@@ -49,6 +50,15 @@ async def test_after_the_last_try_failed_it_says_so_and_names_the_error() -> Non
     assert await answer_text([], user("Go."), *tries) == (
         "I did not manage to do this. The last try ended with: KeyError: 'b'\n\n"
         "An earlier try ended with: KeyError: 'a'"
+    )
+
+
+async def test_the_answer_names_a_refused_correction_without_the_words_for_the_model() -> None:
+    refused = f"{LEAVES_OUT}\n(Draft: nothing is changed.)"
+    tries = [*ran(CATCHES.format(error="KeyError"), "error"), *ran(refused, "error", 2)]
+    assert await answer_text([], user("Go."), *tries) == (
+        "I did not manage to do this. The last try ended with: the code leaves out the statement that failed.\n\n"
+        "An earlier try ended with: the code catches KeyError at the statement that failed."
     )
 
 

@@ -1,0 +1,39 @@
+/** The question of a turn as people read it. `%agent fix`, `explain` and `improve` write a prompt for the model, which is
+ * recognised by its text. */
+import { trans } from "../translation/translation";
+
+const FIX =
+  /^Correct the cell In\[(\d+)\], which failed with ([^\n]+)\. Give the whole cell as it should be\.(?: It makes [^\n]*)?/;
+const EXPLAIN = /^Explain in plain words what the cell In\[(\d+)\] does(?: and why it failed with ([^\n]+))?\./;
+const IMPROVE =
+  /^Write the cell In\[(\d+)\] better, clearer or faster\. It prints the same and makes equal variables\.(?: It makes [^\n]*)?/;
+
+export function askedText(prompt: string): string {
+  const found = fixText(prompt) ?? explainText(prompt) ?? improveText(prompt);
+  if (!found) return prompt;
+  const [text, length] = found;
+  const words = prompt.slice(length).trim();
+  return words ? `${text}\n${words}` : text;
+}
+
+/** The text and the length of the part of the prompt that it stands for. */
+type Found = readonly [string, number] | null;
+
+function fixText(prompt: string): Found {
+  const [all, number, error] = FIX.exec(prompt) ?? [];
+  return all === undefined ? null : [trans.__("Correct cell [%1], which failed with %2", number, error), all.length];
+}
+
+function explainText(prompt: string): Found {
+  const [all, number, error] = EXPLAIN.exec(prompt) ?? [];
+  if (all === undefined) return null;
+  const text = error
+    ? trans.__("Explain cell [%1], which failed with %2", number, error)
+    : trans.__("Explain cell [%1]", number);
+  return [text, all.length];
+}
+
+function improveText(prompt: string): Found {
+  const [all, number] = IMPROVE.exec(prompt) ?? [];
+  return all === undefined ? null : [trans.__("Improve cell [%1]", number), all.length];
+}
