@@ -260,14 +260,13 @@ LAZY: dict[str, set[str]] = {
     # Ctrl-C during the import of the command is handled like any other.
     "agent_kernel/__main__.py": {"agent_kernel"},
     # Only a store that several servers share needs the log and the library of its database.
-    "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
+    "agent_kernel/sessions/store/store_url.py": {"agent_kernel", "keyring"},
     "agent_kernel/sessions/log/postgresql_connection.py": {"psycopg"},
     "agent_kernel/sessions/log/redis_connection.py": {"redis"},
     "agent_kernel/sessions/log/mongodb.py": {"pymongo"},
     "agent_kernel/sessions/log/dynamodb_connection.py": {"botocore"},
     "agent_kernel/sessions/log/supabase.py": {"httpx", "postgrest"},
     "agent_kernel/sessions/log/namespace_cipher.py": {"cryptography"},
-    "agent_kernel/sessions/store/encryption_key.py": {"keyring"},
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/turn/server_runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},

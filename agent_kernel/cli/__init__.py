@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "token": "token",
         "where": "where",
         "purge": "purge",
-        "config": "config",
+        "config": "doctor",
         "doctor": "doctor",
         "completion": "completion",
     }
