@@ -18,7 +18,7 @@ from agent_kernel.core.session import UNLISTED, Owner, Session, SessionKey, Turn
 from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions.contract_tests.files import bytes_of, file
 from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG, Talk, snapshot
-from agent_kernel.sessions.contract_tests.history import add_branches
+from agent_kernel.sessions.contract_tests.snapshots import add_branches
 from agent_kernel.sessions.export.store_copy import copy_bindings, copy_stored_session, copyable_sessions
 from agent_kernel.sessions.store.shared_store import SharedStore
 from agent_kernel.sessions.store.sqlite import SqliteStore

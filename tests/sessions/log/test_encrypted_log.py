@@ -11,7 +11,7 @@ from agent_kernel.core.errors import StoreError
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.session import Owner, Turn
 from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG
-from agent_kernel.sessions.contract_tests.history import add_branches
+from agent_kernel.sessions.contract_tests.snapshots import add_branches
 from agent_kernel.sessions.log.encrypted_log import EncryptedLog
 from agent_kernel.sessions.log.log_store import Append, Entry
 from agent_kernel.sessions.store.shared_store import SharedStore

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent_kernel.core.session import Owner
 from agent_kernel.sessions.contract_tests.fixtures import KEY, PNG, snapshot
-from agent_kernel.sessions.contract_tests.history import add_branches
+from agent_kernel.sessions.contract_tests.snapshots import add_branches
 from agent_kernel.sessions.export.store_copy import copy_stored_session
 from agent_kernel.sessions.store.shared_store import SharedStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
