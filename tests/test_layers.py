@@ -324,7 +324,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/tools/base/functions.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
     "agent_kernel/tools/skills/package.py": {"yaml"},
     "jupyter_ext/api/mcp/endpoint.py": {"mcp", "mcp_types"},
-    "jupyter_ext/api/native/turn_outputs.py": {"agent_kernel"},
+    "jupyter_ext/api/native/turns.py": {"agent_kernel"},
     "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
 

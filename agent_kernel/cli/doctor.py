@@ -24,7 +24,7 @@ from agent_kernel.engines.local.catalog.catalog import catalog
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.permissions import AdminPolicy, Policy
 from agent_kernel.permissions.admin_policy import policy_paths
-from agent_kernel.permissions.policy import to_json
+from agent_kernel.permissions.gate import to_json
 from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
 
 _SHARED_WITH_BUS = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")

@@ -20,7 +20,7 @@ from agent_kernel.core.messages import Message
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey, Turn, check_id, new_id
 from agent_kernel.core.turn_request import Note, TurnRequest
-from agent_kernel.permissions.policy import STRICTNESS, strictest
+from agent_kernel.permissions.gate import STRICTNESS, strictest
 from agent_kernel.turn.custom_instructions import instructions_of_session, read_instructions
 from agent_kernel.turn.history import LOST
 from agent_kernel.turn.server_runtime import Runtime

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.events import Notice
-from agent_kernel.core.files import clean_name, format_of, is_text, mime_of
+from agent_kernel.core.files import File, clean_name, format_of, is_text, mime_of
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.turn_request import Note
@@ -25,7 +25,6 @@ from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import FORMATS, Documents
-from agent_kernel.tools.files.list_files import ListFiles
 
 
 class FileTools:
@@ -206,3 +205,54 @@ def read_slice(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str
         pieces.append(piece[max(0, start - total) : max(0, end - total)])
         total += len(piece)
     return "".join(pieces), total
+
+
+# Defines the ``list_files`` tool, which lists the files of this session with their ids.
+
+
+LISTED = 100
+"""Maximum number of files in the list; the newest ones are listed."""
+LIST_PARAMETERS = parameters()
+
+
+class ListFiles:
+    spec = ToolSpec(
+        "list_files",
+        "List the files of this conversation: what tools made and what the person brought, oldest first.",
+        LIST_PARAMETERS,
+        kind="files.read",
+        where="server",
+        shared_state=False,
+        label="File access",
+        result_chars=20_000,
+    )
+
+    def __init__(self, files: FileRegistry) -> None:
+        self._files = files
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        files = await self._files.files(context.key)
+        newest = files[-LISTED:]
+        left_out = [f"({len(files) - len(newest)} older ones are not listed)"] if len(newest) < len(files) else []
+        text = "\n".join([*left_out, *map(_line, newest)]) or "There are no files."
+        return ToolOutput(text, details={"files": [_facts(file) for file in newest]})
+
+
+def _line(file: File) -> str:
+    if file.error:
+        return f"- {file.name}: {file.message}"
+    whose = f"made by {file.tool or 'a tool'}" if file.purpose == "agent_output" else "brought by the person"
+    return f"- {file.id}: {file.name} ({file.mime}, {file.size} bytes), {whose} in turn {file.turn + 1}"
+
+
+def _facts(file: File) -> dict[str, Any]:
+    return {
+        "id": file.id,
+        "name": file.name,
+        "format": file.format,
+        "bytes": file.size,
+        "purpose": file.purpose,
+        "source": file.tool,
+        "round": file.round,
+        "turn": file.turn,
+    }

@@ -37,7 +37,7 @@ from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_g
 from agent_kernel.engines.local.tool_calling import template_response_parser
 from agent_kernel.engines.local.tool_calling.call_json import new_call
 from agent_kernel.engines.local.tool_calling.call_parser import MARKS, PYTHON, TAGS, CallParser
-from agent_kernel.engines.local.tool_calling.forced_call import must_call
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import must_call
 from agent_kernel.engines.local.tool_calling.native_prompt import chat
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
 from agent_kernel.engines.local.tool_calling.template_response_parser import DeclaredParser, form_of
