@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent_kernel.core.files import ProducedFile
+from agent_kernel.core.files import ProducedFile, picture_type
 from agent_kernel.core.messages import Media
 from agent_kernel.core.protocols import ToolOutput
 from agent_kernel.core.thread_offload import run_in_own_thread
@@ -82,12 +82,6 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 NOTHING = "(it returned nothing)"
-_SIGNATURES = {
-    b"\x89PNG\r\n\x1a\n": "image/png",
-    b"\xff\xd8\xff": "image/jpeg",
-    b"GIF87a": "image/gif",
-    b"GIF89a": "image/gif",
-}
 
 
 def output_of(value: Any, name: str) -> ToolOutput:
@@ -103,7 +97,7 @@ def output_of(value: Any, name: str) -> ToolOutput:
         text = "\n".join(part.text for part in parts)
         media = tuple(medium for part in parts for medium in part.media)
         return ToolOutput(text, media=media, files=tuple(file for part in parts for file in part.files))
-    if isinstance(value, bytes) and _mime(value) is None:
+    if isinstance(value, bytes) and not picture_type(value):
         file = ProducedFile(f"{name}.bin", value, declared=True)
         return ToolOutput(f"[{len(value)} bytes]", files=(file,))
     if drawn := _to_media(value):
@@ -115,7 +109,7 @@ def _to_media(value: Any) -> Media | None:
     if isinstance(value, Media):
         return value
     if isinstance(value, bytes):
-        mime = _mime(value)
+        mime = picture_type(value)
         return Media.of(mime, value) if mime else None
     if callable(getattr(value, "savefig", None)):  # a figure of matplotlib
         drawn = io.BytesIO()
@@ -124,12 +118,6 @@ def _to_media(value: Any) -> Media | None:
     picture = getattr(value, "_repr_png_", None)  # PIL images, and other objects with the same method
     data = picture() if callable(picture) and not isinstance(value, type) else None
     return Media.of("image/png", data) if isinstance(data, bytes) else None
-
-
-def _mime(data: bytes) -> str | None:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    return next((mime for beginning, mime in _SIGNATURES.items() if data.startswith(beginning)), None)
 
 
 def _text(value: Any) -> str:
