@@ -261,8 +261,8 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/__main__.py": {"agent_kernel"},
     # Only a store that several servers share needs the log and the library of its database.
     "agent_kernel/sessions/store/store_url.py": {"agent_kernel", "keyring"},
-    "agent_kernel/sessions/log/postgresql_connection.py": {"psycopg"},
-    "agent_kernel/sessions/log/redis_connection.py": {"redis"},
+    "agent_kernel/sessions/log/postgresql.py": {"psycopg"},
+    "agent_kernel/sessions/log/redis.py": {"redis"},
     "agent_kernel/sessions/log/mongodb.py": {"pymongo"},
     "agent_kernel/sessions/log/dynamodb_connection.py": {"botocore"},
     "agent_kernel/sessions/log/supabase.py": {"httpx", "postgrest"},

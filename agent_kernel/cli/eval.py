@@ -84,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
 async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outcome: EvaluationRun, path: Path) -> None:
     # These modules are imported here, because they load tornado, nbformat and Jupyter's client, which no other command
     # needs.
+    from jupyter_ext.headless.notebook_kernel import TaskNotebooks
     from jupyter_ext.headless.sandbox_inspection import OPTIONS
     from jupyter_ext.headless.server_process import ServerFailed, jupyter_server
-    from jupyter_ext.headless.task_notebooks import TaskNotebooks
 
     this = asyncio.current_task()
     assert this is not None
