@@ -27,8 +27,7 @@ from agent_kernel.core.errors import BranchNotFound, InvalidRequest, SessionNotF
 from agent_kernel.core.messages import Message
 from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import Item, Session, SessionKey, SessionQuery, StoreFault, Turn, new_id
-from agent_kernel.sessions.retention.durations import seconds
-from agent_kernel.sessions.retention.limits import RetentionLimits
+from agent_kernel.sessions.retention.limits import RetentionLimits, seconds
 from agent_kernel.sessions.retention.retention import DueSession, Retention
 
 # ``agent-kernel sessions verify``, ``repair``, ``vacuum``, ``stats`` and ``expire``: checks, repairs and cleans the

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.sessions.log import log_errors
-from agent_kernel.sessions.log.client_holder import ClientHolder
+from agent_kernel.sessions.log.client_holder import ClientHolder, take_option
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, EventCount, EventCounter, Post, SharedValue, Topic
-from agent_kernel.sessions.log.url_options import take_option
 
 if TYPE_CHECKING:
     import psycopg

@@ -24,10 +24,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.sessions.log import log_errors
-from agent_kernel.sessions.log.client_holder import ClientHolder
+from agent_kernel.sessions.log.client_holder import ClientHolder, take_option
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, EventCount, EventCounter, Post, SharedValue, Topic
-from agent_kernel.sessions.log.url_options import take_option
 
 LOG_PAGE = 2000
 """Maximum number of entries that one ``read`` returns."""

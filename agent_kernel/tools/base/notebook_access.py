@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.turn_request import Note
 
 
@@ -71,3 +71,17 @@ class NotebookAccess(Protocol):
     async def document(self) -> SavedNotebook:
         """Return the saved notebook. Raises NotFound if it was never saved, InvalidRequest if it is too large."""
         ...
+
+
+# Defines a tool whose calls run in the notebook: in its kernel, in a draft of the kernel, or in an open page.
+
+
+class NotebookCallTool:
+    """Passes each call to ``runner``, which runs it according to the name of the tool."""
+
+    def __init__(self, spec: ToolSpec, runner: NotebookRunner) -> None:
+        self.spec = spec
+        self._runner = runner
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._runner.offer(context)

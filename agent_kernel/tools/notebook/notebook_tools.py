@@ -16,8 +16,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.turn_request import PageCell
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
-from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookRunner
-from agent_kernel.tools.base.notebook_call import NotebookCallTool
+from agent_kernel.tools.base.notebook_access import NotebookAccess, NotebookCallTool, NotebookRunner
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
 from agent_kernel.tools.notebook.cell_edits import RUN, EditContext, check_runnable, edit_tools

@@ -19,7 +19,7 @@ from agent_kernel.core.session import MAX_ID
 from agent_kernel.tools.base.declared_schema import MAX_VALUES as SCHEMA_VALUES
 from jupyter_ext.api.dialects.openai_content import MAX_CALLS, MAX_MESSAGES, MAX_TEXT
 from jupyter_ext.api.dialects.openai_functions import MAX_VALUES as TOOLS_VALUES
-from jupyter_ext.api.http.allowed_methods import GUARD, list_verbs
+from jupyter_ext.api.http.cross_origin import GUARD, list_verbs
 from jupyter_ext.api.http.json_body import MAX_BODY, MAX_DEPTH, MAX_VALUES
 from jupyter_ext.api.native.request_messages import MAX_PARTS
 from jupyter_ext.api.native.request_schemas import MAX_DETAILS_BYTES, MAX_PICTURES, MAX_PICTURES_BYTES
