@@ -1,4 +1,5 @@
-"""``agent-kernel doctor``: checks the models and the sandbox of this machine, or the features of one model."""
+"""``agent-kernel doctor``: checks the models and the sandbox of this machine, or the features of one model;
+and ``agent-kernel config``, which shows the settings."""
 
 from __future__ import annotations
 

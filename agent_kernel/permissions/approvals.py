@@ -1,4 +1,5 @@
-"""Holds the questions about calls that wait for a user's answer in this process. Each question is answered once."""
+"""Holds the questions about calls that wait for a user's answer in this process. Each question is answered once.
+Also holds the grants of sessions that only this process stores."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Runs cells in one notebook's kernel on a Jupyter server: starts the session through REST, and sends messages through
-the kernel's WebSocket."""
+the kernel's WebSocket. Also creates the notebooks for the tasks of an evaluation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``agent-kernel chat``: holds a conversation in a terminal, with the engine and the tools of the settings.
 
 Ctrl-C stops a turn and keeps the conversation, Ctrl-D ends it. Without a terminal, each line of stdin is a question and
-nobody can approve a call. Code runs in the sandbox.
+nobody can approve a call. Code runs in the sandbox. ``agent-kernel ask``, which answers one question, is here too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Holds the client of a shared database. It is connected at the first use, and again after it broke."""
+"""Holds the client of a shared database. It is connected at the first use, and again after it broke.
+Also removes our own options from its URL."""
 
 from __future__ import annotations
 

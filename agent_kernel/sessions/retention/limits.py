@@ -1,5 +1,6 @@
 """Defines the limits on how many sessions are stored and for how long, but does not apply them: ``retention.py``
-deletes sessions beyond the limits, and ``limited_store.py`` hides sessions and turns beyond them from readers."""
+deletes sessions beyond the limits, and ``limited_store.py`` hides sessions and turns beyond them from readers.
+Also parses and formats the durations of these limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Defines a change of a row of a shared table, and its form in an entry of the log."""
+"""Defines a change of a row of a shared table, and its form in an entry of the log; and lists the
+shared tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Defines the interfaces through which the server reads the notebook of a turn and runs code in its kernel."""
+"""Defines the interfaces through which the server reads the notebook of a turn and runs code in its kernel;
+and the base of the tools that the page of a notebook executes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Sets the headers that state which requests the pages of other origins may send (CORS)."""
+"""Sets the headers that state which requests the pages of other origins may send (CORS), and lists the
+methods of a handler."""
 
 from __future__ import annotations
 
