@@ -21,8 +21,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from demo.terminal import Terminal
-from jupyter_ext.headless.cell_outputs import CellOutputs
-from jupyter_ext.headless.notebook_kernel import KernelDied, NotebookKernel, notebook_kernel
+from jupyter_ext.headless.notebook_kernel import CellOutputs, KernelDied, NotebookKernel, notebook_kernel
 from jupyter_ext.headless.server_process import ServerFailed, TemporaryServer, jupyter_server
 
 CELL_S = 600.0

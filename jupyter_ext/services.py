@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
@@ -128,7 +128,7 @@ class Services:
     kernel_jobs: KernelJobs
     kernel_environment: Mapping[str, str]
     bind_requests: BindRequests
-    import_lock: asyncio.Lock
+    import_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a document is imported, because reading a document may take a few hundred MB."""
 
     # Pages.
@@ -138,7 +138,7 @@ class Services:
     page_tools: PageTools
     model_downloads: ModelDownloads
 
-    on_demand: PartsOnDemand
+    on_demand: PartsOnDemand = field(default_factory=PartsOnDemand)
     url: Callable[[], str]
     """Returns the address at which a process on this machine reaches this server, ending in ``/``."""
 
@@ -183,17 +183,19 @@ class Services:
 def build_services(settings: Settings, server: ServerApp) -> Services:
     """Create the parts and connect them, without starting anything. Raises InvalidRequest for invalid settings."""
     runtime = Runtime.build(settings)
-    store, namespace = runtime.store, partial(current_namespace, settings.namespace)
+    store, shared = runtime.store, open_server_state(runtime)
     environment = kernel_environment(settings, [server.runtime_dir, server.config_dir])
+
+    # Metrics, and what open pages receive. The parts below report to them.
     metrics, notifications, pages = Metrics(), Notifications(), PageConnections()
     model_downloads, page_tools = ModelDownloads(settings), PageTools()
     requests = Requests(metrics.on_request_end)
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
     runtime.afterwards.notify = notifications.on_session_changed
-    shared = open_server_state(runtime)
+
+    # Notebooks, kernels, and the turns that run on this server.
     private_sessions = PrivateSessions(store, runtime.sandbox)
     ephemeral_sessions = EphemeralSessions(private_sessions)
-    turn_versions = TurnVersions(store)
     notebooks, sidecars, sidecar_imports, cleared_outputs = _build_notebooks(runtime, server, notifications)
     kernels, kernel_jobs, turns = _build_kernels_and_turns(
         runtime,
@@ -205,23 +207,13 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         end=call_each(metrics.on_turn_end, lambda turn: sidecars.on_turn_end(turn.spec.key), notifications.on_turn_end),
         body=call_each(metrics.on_turn_body, notifications.on_turn_body),
     )
-    link = shared.link
-    metrics.add_gauges(
-        Gauges(
-            runtime=runtime,
-            turns=turns,
-            user_limits=shared.user_limits,
-            private_sessions=private_sessions,
-            requests=requests,
-            pages=pages,
-            model_downloads=model_downloads,
-        )
-    )
-    publisher = None if link is None else EventPublisher(link)
-    remote_turns = RemoteTurns(store, link)
-    turn_control = TurnControl(turns, remote_turns, runtime.approvals, runtime.offers, publisher)
-    if link is not None:
-        link.answer = turn_control.answer_question
+    attached_notebooks = AttachedNotebooks(notebooks, kernels, kernel_jobs, server.contents_manager)
+    namespace = partial(current_namespace, settings.namespace)
+    notebook_files = NotebookFiles(namespace, notebooks, sidecars, sidecar_imports, cleared_outputs)
+    embedded_server_kernel.adopt(kernels, notebooks, has_login=bool(server.identity_provider.token))
+
+    # Turns of other servers that share the store, and how clients start turns.
+    remote_turns, publisher, turn_control = _connect_servers(runtime, turns, shared.link)
     access = Access(
         store,
         kernels,
@@ -233,13 +225,11 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         runtime.engines,
         settings.allow_urls,
     )
-    attached_notebooks = AttachedNotebooks(notebooks, kernels, kernel_jobs, server.contents_manager)
-    turn_inputs = TurnInputs(store, runtime.files, access)
+    turn_inputs, turn_versions = TurnInputs(store, runtime.files, access), TurnVersions(store)
     turn_starter = TurnStarter(
         runtime, access, turn_inputs, turn_versions, attached_notebooks, page_tools, sidecars, ephemeral_sessions
     )
-    embedded_server_kernel.adopt(kernels, notebooks, has_login=bool(server.identity_provider.token))
-    return Services(
+    services = Services(
         runtime=runtime,
         server_db=shared.server_db,
         tokens=shared.tokens,
@@ -249,7 +239,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         turns=turns,
         turn_control=turn_control,
         remote_turns=remote_turns,
-        server_link=link,
+        server_link=shared.link,
         event_publisher=publisher,
         turn_starter=turn_starter,
         dialect_turn_starter=DialectTurnStarter(runtime, turns, turn_starter, ephemeral_sessions),
@@ -267,21 +257,31 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         sidecars=sidecars,
         sidecar_imports=sidecar_imports,
         cleared_outputs=cleared_outputs,
-        contents_watch=_watch_contents(
-            server, NotebookFiles(namespace, notebooks, sidecars, sidecar_imports, cleared_outputs)
-        ),
+        contents_watch=_watch_contents(server, notebook_files),
         kernels=kernels,
         kernel_jobs=kernel_jobs,
         kernel_environment=environment,
         bind_requests=BindRequests(partial(page_url, server)),
-        import_lock=asyncio.Lock(),
         notifications=notifications,
         away_summary=AwaySummary(runtime, turns, turn_versions, notebooks, sidecars),
         pages=pages,
         page_tools=page_tools,
         model_downloads=model_downloads,
-        on_demand=PartsOnDemand(),
         url=partial(server_url, server),
+    )
+    metrics.add_gauges(_gauges(services))
+    return services
+
+
+def _gauges(services: Services) -> Gauges:
+    return Gauges(
+        runtime=services.runtime,
+        turns=services.turns,
+        user_limits=services.user_limits,
+        private_sessions=services.private_sessions,
+        requests=services.requests,
+        pages=services.pages,
+        model_downloads=services.model_downloads,
     )
 
 
@@ -338,6 +338,18 @@ def _build_kernels_and_turns(
     if isinstance(runtime.sandbox, LinuxSandbox):
         runtime.sandbox.kernel_of = lambda session: kernels.interpreter(turns.kernel_of(session))
     return kernels, kernel_jobs, turns
+
+
+def _connect_servers(
+    runtime: Runtime, turns: Turns, link: ServerLink | None
+) -> tuple[RemoteTurns, EventPublisher | None, TurnControl]:
+    """Create what follows, publishes and controls turns across the servers that share the store. Without a link this
+    server is the only one."""
+    remote_turns, publisher = RemoteTurns(runtime.store, link), None if link is None else EventPublisher(link)
+    turn_control = TurnControl(turns, remote_turns, runtime.approvals, runtime.offers, publisher)
+    if link is not None:
+        link.answer = turn_control.answer_question
+    return remote_turns, publisher, turn_control
 
 
 def _watch_contents(server: ServerApp, files: NotebookFiles) -> ContentsWatch:

@@ -260,14 +260,13 @@ LAZY: dict[str, set[str]] = {
     # Ctrl-C during the import of the command is handled like any other.
     "agent_kernel/__main__.py": {"agent_kernel"},
     # Only a store that several servers share needs the log and the library of its database.
-    "agent_kernel/sessions/store/store_url.py": {"agent_kernel"},
-    "agent_kernel/sessions/log/postgresql_connection.py": {"psycopg"},
-    "agent_kernel/sessions/log/redis_connection.py": {"redis"},
+    "agent_kernel/sessions/store/store_url.py": {"agent_kernel", "keyring"},
+    "agent_kernel/sessions/log/postgresql.py": {"psycopg"},
+    "agent_kernel/sessions/log/redis.py": {"redis"},
     "agent_kernel/sessions/log/mongodb.py": {"pymongo"},
     "agent_kernel/sessions/log/dynamodb_connection.py": {"botocore"},
     "agent_kernel/sessions/log/supabase.py": {"httpx", "postgrest"},
     "agent_kernel/sessions/log/namespace_cipher.py": {"cryptography"},
-    "agent_kernel/sessions/store/encryption_key.py": {"keyring"},
     # Where everything is put together: what is not asked for is not loaded.
     "agent_kernel/turn/server_runtime.py": {"agent_kernel"},
     "agent_kernel/engines/registry.py": {"agent_kernel"},
@@ -321,11 +320,11 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/tools/files/document_worker.py": {"docx", "nbformat", "openpyxl", "pyarrow", "pypdf"},
     "agent_kernel/tools/web/search_providers.py": {"ddgs"},
     "agent_kernel/tools/web/article_worker.py": {"trafilatura"},
-    "agent_kernel/tools/base/function_result.py": {"pydantic_core"},
-    "agent_kernel/tools/base/signature.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
-    "agent_kernel/tools/skills/front_matter.py": {"yaml"},
+    "agent_kernel/tools/base/time_limited_call.py": {"pydantic_core"},
+    "agent_kernel/tools/base/functions.py": {"docstring_parser", "pydantic", "pydantic_core", "typing_extensions"},
+    "agent_kernel/tools/skills/package.py": {"yaml"},
     "jupyter_ext/api/mcp/endpoint.py": {"mcp", "mcp_types"},
-    "jupyter_ext/api/native/turn_outputs.py": {"agent_kernel"},
+    "jupyter_ext/api/native/turns.py": {"agent_kernel"},
     "agent_kernel/tools/mcp/sdk.py": {"anyio", "httpx2", "mcp", "mcp_types"},
 }
 

@@ -21,7 +21,7 @@ from agent_kernel.core.version import __version__
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
-        "ask": "terminal.ask_command",
+        "ask": "terminal.chat_command",
         "chat": "terminal.chat_command",
         "model": "models",
         "serve": "serve",
@@ -34,7 +34,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "token": "token",
         "where": "where",
         "purge": "purge",
-        "config": "config",
+        "config": "doctor",
         "doctor": "doctor",
         "completion": "completion",
     }

@@ -18,11 +18,9 @@ from agent_kernel.cli.base.output import Column, printable, show
 from agent_kernel.core.errors import EngineError, InvalidRequest
 from agent_kernel.core.settings import SETTINGS
 from agent_kernel.core.version import __version__
-from agent_kernel.evaluation.comparison import Comparison, compare
+from agent_kernel.evaluation.comparison import Comparison, compare, summarize
 from agent_kernel.evaluation.dabench import QUESTIONS, load_dabench
-from agent_kernel.evaluation.result_file import EvaluationRun
-from agent_kernel.evaluation.run_directory import run_directory
-from agent_kernel.evaluation.summary import summarize
+from agent_kernel.evaluation.result_file import EvaluationRun, run_directory
 from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks, task_set_names
 from agent_kernel.evaluation.task_result import TaskResult
 from agent_kernel.evaluation.task_runner import CELL_S, CellSettings, NotebookFailed, run_tasks, warm_up
@@ -86,9 +84,9 @@ def run(args: argparse.Namespace) -> int:
 async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outcome: EvaluationRun, path: Path) -> None:
     # These modules are imported here, because they load tornado, nbformat and Jupyter's client, which no other command
     # needs.
+    from jupyter_ext.headless.notebook_kernel import TaskNotebooks
     from jupyter_ext.headless.sandbox_inspection import OPTIONS
     from jupyter_ext.headless.server_process import ServerFailed, jupyter_server
-    from jupyter_ext.headless.task_notebooks import TaskNotebooks
 
     this = asyncio.current_task()
     assert this is not None

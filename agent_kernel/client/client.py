@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import ssl
-from collections.abc import Callable, Sequence
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Unpack, cast
+from pathlib import Path
+from typing import Any, BinaryIO, Unpack, cast
 
 from agent_kernel.client.approval import Approve
-from agent_kernel.client.client_functions import ClientFunctions
+from agent_kernel.client.client_functions import ClientFunctions, upload_file
 from agent_kernel.client.discovery import ServerAddress, find
-from agent_kernel.client.event_stream import RESUME_S
 from agent_kernel.client.file import File
-from agent_kernel.client.files_client import FilesClient
-from agent_kernel.client.http import PAUSES_S, TIMEOUT_S, ServerConnection
-from agent_kernel.client.input_file import Given
+from agent_kernel.client.http import PAUSES_S, TIMEOUT_S, ServerConnection, json_of
+from agent_kernel.client.input_file import Given, InputFile, input_file
+from agent_kernel.client.multipart_form import MultipartForm
 from agent_kernel.client.output_schema import shape_of
 from agent_kernel.client.result import Result
 from agent_kernel.client.sessions_client import SessionsClient
-from agent_kernel.client.skills_client import SkillsClient
-from agent_kernel.client.turn import FollowOptions, StartedTurn, Turn
+from agent_kernel.client.turn import RESUME_S, FollowOptions, StartedTurn, Turn
 from agent_kernel.client.turn_options import TurnOptions, body_of, check_options
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.protocols import Tool
@@ -225,3 +228,115 @@ class Client:
                 )
             return source.id
         return (await self.files.upload(source, session)).id
+
+
+# Uploads, lists, reads and deletes the files of the caller.
+
+
+USER_DATA = "user_data"
+
+
+class FilesClient:
+    """The files that the caller has on a server. Methods that take the id of a file raise FileNotFound if there is no
+    such file."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    async def upload(self, file: Given, session: str = "", *, name: str = "", purpose: str = USER_DATA) -> File:
+        """Stream a file to the server. The session is created if it does not exist.
+
+        Without a session, the file can later be given to a turn of any session. Raises FileTooLarge, QuotaExceeded,
+        InvalidRequest.
+        """
+        upload_input = input_file(file)
+        if name:
+            upload_input = type(upload_input)(name, upload_input.source, upload_input.mime)
+        return await upload_file(self._connection, upload_input, session, purpose)
+
+    async def list(self, session: str = "", limit: int | None = None) -> Sequence[File]:
+        """Return all files of the caller, newest first, or the files of one session, oldest first."""
+        reply = await self._connection.call("GET", "files", query={"session": session or None, "limit": limit})
+        return [self._file(file) for file in reply["data"]]
+
+    async def get(self, id: str, session: str = "") -> File:
+        return self._file(await self._connection.call("GET", route("files", id), query={"session": session or None}))
+
+    async def delete(self, id: str, session: str = "") -> None:
+        """Delete the file from the session ``session``. Without ``session``, delete it from all sessions that have
+        it."""
+        await self._connection.call("DELETE", route("files", id), query={"session": session or None})
+
+    def _file(self, wire: dict[str, Any]) -> File:
+        return File.from_json(wire, connection=self._connection)
+
+
+# Adds, lists and removes the skills of the caller.
+
+
+@dataclass(frozen=True, slots=True)
+class Skill:
+    """An installed skill; a turn names it by ``id`` or ``id@version``."""
+
+    id: str
+    name: str
+    description: str
+    latest_version: str
+    created_at: int = 0
+
+    @classmethod
+    def from_json(cls, wire: Mapping[str, Any]) -> Skill:
+        return cls(
+            str(wire["id"]),
+            str(wire["name"]),
+            str(wire["description"]),
+            str(wire["latest_version"]),
+            int(wire.get("created_at", 0)),
+        )
+
+
+class SkillsClient:
+    """The skills of a server. Adding and removing requires a user's token; a kernel's credential is refused."""
+
+    def __init__(self, connection: ServerConnection) -> None:
+        self._connection = connection
+
+    async def add(self, path: str | os.PathLike[str], *, version_of: str = "") -> Skill:
+        """Upload a skill: a folder with a ``SKILL.md``, or a zip file of such a folder. Symbolic links in the folder
+        are left out. ``version_of`` is the id of the skill of which this is a new version. Raises InvalidRequest,
+        QuotaExceeded."""
+        with tempfile.TemporaryFile() as packed:
+            form = MultipartForm({}, await asyncio.to_thread(_package, path, packed), field="files")
+            target = route("skills", version_of, "versions") if version_of else "skills"
+            response = await self._connection.send("POST", target, form.pieces(), headers=form.headers)
+        reply = json_of(response)
+        return await self.get(version_of) if version_of else Skill.from_json(reply)
+
+    async def list(self) -> Sequence[Skill]:
+        return [Skill.from_json(skill) for skill in (await self._connection.call("GET", "skills"))["data"]]
+
+    async def get(self, id: str) -> Skill:
+        return Skill.from_json(await self._connection.call("GET", route("skills", id)))
+
+    async def delete(self, id: str) -> None:
+        await self._connection.call("DELETE", route("skills", id))
+
+
+def _package(path: str | os.PathLike[str], packed: BinaryIO) -> InputFile:
+    """Return the file at ``path`` if it is a zip. A folder is packed into the file ``packed``."""
+    source = Path(path).expanduser()
+    if not source.is_dir():
+        return InputFile.from_path(source, mime="application/zip")
+    _zip(source, packed)
+    return InputFile.from_file(packed, f"{source.resolve().name}.zip", "application/zip")
+
+
+def _zip(folder: Path, into: BinaryIO) -> None:
+    if not (folder / "SKILL.md").is_file():
+        raise InvalidRequest(f"{str(folder)!r} has no SKILL.md.", hint="A skill is a folder with this file.")
+    root = folder.resolve()
+    with zipfile.ZipFile(into, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and not path.is_symlink() and path.resolve().is_relative_to(root):
+                archive.write(path, Path(root.name, path.relative_to(root)).as_posix())
+    into.seek(0)

@@ -13,12 +13,10 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
-from agent_kernel.client.client import Client
+from agent_kernel.client.client import Client, FilesClient, SkillsClient
 from agent_kernel.client.file import File
-from agent_kernel.client.files_client import FilesClient
 from agent_kernel.client.result import Result
 from agent_kernel.client.sessions_client import SessionsClient
-from agent_kernel.client.skills_client import SkillsClient
 from agent_kernel.client.turn import Turn
 from agent_kernel.core.errors import Conflict
 from agent_kernel.core.shielded_await import cancel_tasks

@@ -13,7 +13,7 @@ from agent_kernel.client.file import File
 from agent_kernel.client.input_file import Given, input_file
 from agent_kernel.client.output_schema import shape_of
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.files import RequestedFile
+from agent_kernel.core.files import RequestedFile, picture_type
 from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Tool
 
@@ -152,17 +152,10 @@ def _medium(given: Given) -> dict[str, str]:
     finally:
         if not file.borrowed:
             source.close()
-    mime = file.mime or _detect_mime(data) or file.mime_type
+    mime = file.mime or picture_type(data) or file.mime_type
     if not mime.startswith(("image/", "video/")):
         raise InvalidRequest(
             f"{os.fspath(file.name)!r} is neither a picture nor a video.",
             hint="media=[...] accepts only pictures and videos. Give other files with files=[...].",
         )
     return {"mime": mime, "data": base64.b64encode(data).decode("ascii")}
-
-
-def _detect_mime(data: bytes) -> str:
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    mimes_by_magic = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
-    return next((mime for beginning, mime in mimes_by_magic.items() if data.startswith(beginning)), "")

@@ -32,6 +32,12 @@ BODY_OMITTED = "elided"
 """Error code of a file whose bytes were too large for the document that contained it."""
 _INVISIBLE_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 OCTETS = "application/octet-stream"
+_PICTURES = {
+    b"\x89PNG\r\n\x1a\n": "image/png",
+    b"\xff\xd8\xff": "image/jpeg",
+    b"GIF87a": "image/gif",
+    b"GIF89a": "image/gif",
+}
 _MIME_BY_EXTENSION = {
     "csv": "text/csv",
     "tsv": "text/tab-separated-values",
@@ -193,6 +199,13 @@ def mime_of(format: str) -> str:
     """Return the MIME type of a format, ignoring case; ``application/octet-stream`` if it is unknown."""
     mime = _MIME_BY_EXTENSION.get(format.lower())
     return mime or mimetypes.types_map.get(f".{format.lower()}", OCTETS)
+
+
+def picture_type(data: bytes) -> str:
+    """Return the MIME type of a PNG, JPEG, GIF or WebP image by its first bytes; empty for other data."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((mime for beginning, mime in _PICTURES.items() if data.startswith(beginning)), "")
 
 
 def clean_name(name: str) -> str:

@@ -4,7 +4,6 @@ require it, and remembers the answers."""
 from agent_kernel.permissions.admin_policy import AdminPolicy
 from agent_kernel.permissions.approval_answer import Answer, Verdict
 from agent_kernel.permissions.approvals import Approvals
-from agent_kernel.permissions.gate import Gate
-from agent_kernel.permissions.policy import DEFAULTS, Policy, strictest
+from agent_kernel.permissions.gate import DEFAULTS, Gate, Policy, strictest
 
 __all__ = ["DEFAULTS", "AdminPolicy", "Answer", "Approvals", "Gate", "Policy", "Verdict", "strictest"]

@@ -5,19 +5,21 @@ No request waits for this work. The session's next turn cancels it, and a failur
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from agent_kernel.core.errors import AgentKernelError, Conflict
 from agent_kernel.core.events import Notice
-from agent_kernel.core.protocols import Engine
+from agent_kernel.core.messages import shorten, user
+from agent_kernel.core.protocols import Engine, EngineRequest, Sampling
 from agent_kernel.core.seams.session_store import SessionStore
-from agent_kernel.core.session import Session, SessionKey, Summary
-from agent_kernel.turn.background_tasks import BackgroundTasks
+from agent_kernel.core.session import Session, SessionKey, SessionUpdate, Summary
+from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
-from agent_kernel.turn.titles import retitle, title_from_text
+from agent_kernel.turn.model_reply import Reply
 from agent_kernel.turn.turn_writer import TurnWriter
 
 log = logging.getLogger(__name__)
@@ -122,3 +124,109 @@ class PostTurnTasks:
         log.warning("session %s could not be summarised: %s", key.id, code)
         if self.compactor.has_given_up(key):
             self._news[key] = Notice("warning", FAILED.format(times=self.compactor.policy.failures))
+
+
+# Makes titles of conversations from the beginning of the first message, or lets the model write a few words. A title
+# that a person wrote is never replaced.
+
+
+MAX_TITLE = 60
+"""Maximum number of characters of a title. If the first message is longer, its beginning is used and ends with an
+ellipsis."""
+EXCERPT = 1_500
+TASK = (
+    "A conversation began like this:\n\nPERSON: {question}\n\nASSISTANT: {answer}\n\nWrite a title for it: 3 to 7 "
+    "words in the language of the person, no quotation marks, nothing else."
+)
+
+
+def title_from_text(text: str) -> str:
+    """Return the beginning of a message on one line, cut between words."""
+    words = " ".join(text.split())
+    if len(words) <= MAX_TITLE:
+        return words
+    begun = words[: MAX_TITLE - 1]
+    return (begun.rpartition(" ")[0] if " " in begun[MAX_TITLE // 2 :] else begun).rstrip(" ,;:.") + "…"
+
+
+async def retitle(
+    store: SessionStore, key: SessionKey, engine: Engine, question: str, answer: str, *, instead_of: str
+) -> None:
+    """Let the model write a title and store it in place of the title ``instead_of``. If the session has a different
+    title by then, that title stays. Raises EngineError, StoreError."""
+    prompt = TASK.format(question=shorten(question, EXCERPT), answer=shorten(answer, EXCERPT))
+    sampling = Sampling(temperature=0.0, max_tokens=40)
+    request = EngineRequest((user(prompt),), (), sampling, f"{key.namespace}/{key.id}#title")
+    reply = Reply()
+    await reply.read(engine, request)
+    if title := _clean_title("".join(reply.text)):
+        await store.describe(key, SessionUpdate(title=title, instead_of=instead_of))
+
+
+def _clean_title(written: str) -> str:
+    """Return the first non-empty line of what the model wrote, without characters that models put around titles, such
+    as quotation marks."""
+    around = " \t#*_\"'`“”„«»"
+    lines = [line.strip(around).removeprefix("Title:").strip(around) for line in written.splitlines()]
+    return title_from_text(next((line for line in lines if line), ""))
+
+
+# Runs background work for sessions: one task at a time for each session. The session's next turn cancels the task.
+
+
+T = TypeVar("T")
+
+
+class BackgroundTasks:
+    def __init__(self) -> None:
+        self._tasks: dict[SessionKey, asyncio.Task[Any]] = {}
+        self._closed = False
+
+    def is_running(self, key: SessionKey) -> bool:
+        return key in self._tasks
+
+    def start(self, key: SessionKey, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
+        """Start a task. Returns None, and closes ``work``, if another task of this session runs or after ``aclose``."""
+        if self._closed or key in self._tasks:
+            work.close()
+            return None
+        task = self._tasks[key] = asyncio.create_task(work, name=f"background work of session {key.id}")
+        task.add_done_callback(lambda ended: self._remove(key, ended))
+        return task
+
+    async def run_next(self, key: SessionKey, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Wait for the current task of the session, then run ``work`` and return its result. Raises Conflict if the
+        current task or ``work`` is cancelled, because a turn begins or the server stops."""
+        while (before := self._tasks.get(key)) is not None:
+            await asyncio.wait([before])
+            if before.cancelled():
+                raise self._cancellation_error()
+        task = self.start(key, work())
+        if task is None:
+            raise self._cancellation_error()
+        await asyncio.wait([task])
+        if task.cancelled():
+            raise self._cancellation_error()
+        return task.result()
+
+    async def give_way(self, key: SessionKey) -> None:
+        """Cancel the task of the session, if there is one, and wait for its end. Called when a turn of the session
+        begins."""
+        await cancel_tasks(self._tasks.get(key), reason="a turn began")
+
+    async def aclose(self) -> None:
+        self._closed = True
+        await cancel_tasks(*self._tasks.values(), reason="the server stops")
+
+    def _remove(self, key: SessionKey, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(key, None)
+        if not task.cancelled():
+            task.exception()  # retrieved here, so that asyncio does not log it for tasks that nobody awaits
+
+    def _cancellation_error(self) -> Conflict:
+        """Return the error that says why a task was cancelled. Only ``aclose`` and ``give_way`` cancel tasks."""
+        if self._closed:
+            return Conflict("The server is shutting down.")
+        return Conflict(
+            "The operation was cancelled because a turn of this session began.", hint="Try again after the turn."
+        )

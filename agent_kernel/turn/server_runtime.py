@@ -31,7 +31,7 @@ from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 from agent_kernel.engines.registry import NamedEngines, engine_of
 from agent_kernel.permissions import AdminPolicy, Approvals, Gate, Policy
-from agent_kernel.permissions.memory_grants import grants_of
+from agent_kernel.permissions.approvals import grants_of
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sandbox.jail.visible_paths import hidden_by_default

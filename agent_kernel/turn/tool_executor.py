@@ -29,8 +29,8 @@ from agent_kernel.core.seams.file_store import FileKeeper
 from agent_kernel.core.seams.program_trials import ProgramTrials
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions import Gate
+from agent_kernel.permissions.gate import FOREIGN
 from agent_kernel.permissions.path_grants import ApprovedPaths
-from agent_kernel.permissions.policy import FOREIGN
 from agent_kernel.tools.base.argument_check import describe_misfit
 from agent_kernel.turn.voting_engine import Try
 from agent_kernel.turn.work_time import WorkTime

@@ -44,7 +44,7 @@ ROUTES = [
     Route(rf"{PREFIX}/turns", "native.turns:TurnsHandler", TURNS),
     Route(rf"{PREFIX}/turns/{ID}", "native.turns:TurnHandler", OWN),
     Route(rf"{PREFIX}/turns/{ID}/events", "native.turns:TurnEventsHandler", OWN),
-    Route(rf"{PREFIX}/turns/{ID}/outputs", "native.turn_outputs:TurnOutputsHandler", OWN),
+    Route(rf"{PREFIX}/turns/{ID}/outputs", "native.turns:TurnOutputsHandler", OWN),
     Route(rf"{PREFIX}/turns/{ID}/cancel", "native.turns:TurnCancelHandler", TURNS),
     Route(rf"{PREFIX}/turns/{ID}/versions", "native.branches:TurnVersionsHandler", OWN),
     Route(rf"{PREFIX}/turns/{ID}/claims", "native.turns:ClaimsHandler", TURNS),

@@ -1,22 +1,29 @@
 """Runs cells in one notebook's kernel on a Jupyter server: starts the session through REST, and sends messages through
-the kernel's WebSocket."""
+the kernel's WebSocket. Also creates the notebooks for the tasks of an evaluation."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import re
+import shutil
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
-from tornado.httpclient import HTTPRequest
-from tornado.websocket import WebSocketClientConnection, websocket_connect
+from nbformat.v4 import new_code_cell, output_from_msg
+from tornado.httpclient import HTTPClientError, HTTPRequest
+from tornado.websocket import WebSocketClientConnection, WebSocketClosedError, websocket_connect
 
-from jupyter_ext.headless.cell_outputs import CellOutputs
+from agent_kernel.evaluation.task import Task
+from agent_kernel.evaluation.task_runner import NotebookFailed
+from jupyter_ext.headless.sandbox_inspection import ROUTE
 from jupyter_ext.headless.server_process import ServerFailed, TemporaryServer
 
 Message = dict[str, Any]
@@ -126,3 +133,143 @@ async def _close(socket: WebSocketClientConnection) -> None:
     socket.close()
     while await socket.read_message() is not None:
         pass
+
+
+# Converts kernel messages to cell outputs as a front end does. A message that updates a display changes that display
+# in place.
+
+
+KEPT = {"execute_result", "stream", "display_data", "update_display_data", "error"}
+
+
+class CellOutputs:
+    """The outputs of the cells of one notebook. A display belongs to the cell that created it, even if a later cell
+    updates it."""
+
+    def __init__(self) -> None:
+        self._displays: dict[str, list[NotebookNode]] = {}
+        self._clear_next = False
+
+    def apply(self, message: dict[str, Any], cell: NotebookNode) -> None:
+        kind, content = message["msg_type"], message["content"]
+        if kind == "execute_input":
+            cell.execution_count = content["execution_count"]
+        elif kind == "clear_output":
+            self._clear_next = content.get("wait", False)
+            if not self._clear_next:
+                cell.outputs = []
+        elif kind in KEPT:
+            if self._clear_next:
+                cell.outputs, self._clear_next = [], False
+            self._keep(kind, content, output_from_msg(_as_display(message)), cell)
+
+    def _keep(self, kind: str, content: dict[str, Any], output: NotebookNode, cell: NotebookNode) -> None:
+        display = str((content.get("transient") or {}).get("display_id", ""))
+        if kind == "update_display_data":
+            for shown in self._displays.get(display, ()):
+                shown.data, shown.metadata = output.data, output.metadata
+            return
+        last = cell.outputs[-1] if cell.outputs else None
+        if kind == "stream" and last is not None and last.get("name") == output.name:
+            last.text += output.text
+            return
+        cell.outputs.append(output)
+        if display:
+            self._displays.setdefault(display, []).append(output)
+
+
+def _as_display(message: dict[str, Any]) -> dict[str, Any]:
+    """Convert the message ``update_display_data`` to ``display_data``, because nbformat has no outputs for updates."""
+    if message["msg_type"] != "update_display_data":
+        return message
+    return message | {"header": message["header"] | {"msg_type": "display_data"}}
+
+
+# Creates the notebooks for the tasks of an evaluation, each in a directory of its own, on one temporary server.
+
+
+NOTEBOOK = "task.ipynb"
+EMPTY: Mapping[str, Any] = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+UNSAFE = re.compile(r"[^\w.-]+")
+
+
+class HeadlessNotebook:
+    """A notebook in which one task runs. Implements ``agent_kernel.evaluation.task_runner.TaskNotebook``."""
+
+    def __init__(self, server: TemporaryServer, kernel: NotebookKernel, path: str) -> None:
+        self._server = server
+        self._kernel = kernel
+        self._path = path
+
+    async def run_cell(self, code: str, answer: str) -> CellRun:
+        with _failures():
+            return await self._kernel.run_cell(code, answer)
+
+    async def stored(self) -> Mapping[str, Any]:
+        with _failures():
+            binding = await self._server.call("GET", f"agent/v1/binding?path={quote(self._path)}")
+            if binding["session"] is None:
+                return {"items": [], "turns": []}
+            stored: Mapping[str, Any] = await self._server.call(
+                "GET", f"agent/v1/sessions/{quote(binding['session']['id'])}/items"
+            )
+            return stored
+
+    async def run_in_sandbox(self, code: str) -> str:
+        with _failures():
+            result = await self._server.call("POST", ROUTE, {"notebook": self._path, "code": code})
+            return str(result["stdout"])
+
+
+class TaskNotebooks:
+    """Opens notebooks on ``server``, each in a new directory."""
+
+    def __init__(self, server: TemporaryServer) -> None:
+        self._server = server
+        self._count = 0
+        # Notebooks are opened one at a time: several kernels that start together on a small machine take so long that
+        # Jupyter considers them dead.
+        self._opening = asyncio.Lock()
+
+    async def engine(self) -> Mapping[str, Any]:
+        """Return the server's description of the engine that it hosts. Raises NotebookFailed if the server does not
+        answer."""
+        with _failures():
+            found: Mapping[str, Any] = (await self._server.call("GET", "agent/v1/binding"))["model"]
+            return found
+
+    async def loads_model(self, model: str) -> bool:
+        """Return whether the first answer of ``model`` (empty: of the server's own engine) waits until the model is
+        loaded. Raises NotebookFailed."""
+        return "://" not in model if model else (await self.engine())["state"] != "ready"
+
+    @asynccontextmanager
+    async def open(self, task: Task) -> AsyncIterator[HeadlessNotebook]:
+        """Open a new notebook with the files of the task beside it. Raises NotebookFailed."""
+        self._count += 1
+        folder = f"{self._count:03d}-{UNSAFE.sub('-', task.name)[:60]}"
+        await asyncio.to_thread(_copy_files, task, self._server.folder / folder)
+        path = f"{folder}/{NOTEBOOK}"
+        async with contextlib.AsyncExitStack() as closing:
+            async with self._opening:
+                with _failures():
+                    body = {"type": "notebook", "content": EMPTY}
+                    await self._server.call("PUT", f"api/contents/{quote(path)}", body)
+                    kernel = await closing.enter_async_context(notebook_kernel(self._server, path))
+                    # Wait until the kernel has started, so that the time of the task does not include its start.
+                    await kernel.run_cell("")
+            yield HeadlessNotebook(self._server, kernel, path)
+
+
+def _copy_files(task: Task, folder: Path) -> None:
+    folder.mkdir(parents=True)
+    for file in task.files:
+        shutil.copyfile(file, folder / file.name)
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    try:
+        yield
+    except (ServerFailed, KernelDied, WebSocketClosedError, HTTPClientError, OSError) as error:
+        raise NotebookFailed(str(error)) from error

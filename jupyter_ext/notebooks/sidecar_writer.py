@@ -25,7 +25,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.shielded_await import RunningTasks, cancel_tasks
-from agent_kernel.sessions.export.consistent_read import read_snapshot
+from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.notebooks.bindings import SUFFIX, Notebooks

@@ -21,10 +21,9 @@ from agent_kernel.engines.fair_queue import FairQueue
 from agent_kernel.engines.model_slot import SlottedEngine, unwrap
 from jupyter_ext.quotas.metered_engine import MeteredEngine
 from jupyter_ext.quotas.request_rates import RequestRates
-from jupyter_ext.quotas.shared_counts import Counts
 from jupyter_ext.quotas.spending_rows import DAY, HOUR, QuotaAccount
 from jupyter_ext.quotas.token_spending import TokenSpending
-from jupyter_ext.quotas.turn_slots import SOON_S, TurnSlots
+from jupyter_ext.quotas.turn_slots import SOON_S, Counts, TurnSlots
 
 
 @dataclass(frozen=True, slots=True)

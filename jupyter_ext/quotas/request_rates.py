@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from agent_kernel.sessions.log.message_bus import EventCount
-from jupyter_ext.quotas.shared_counts import Counts, Limits, SharedCounts, SharedEvents
 from jupyter_ext.quotas.spending_rows import QuotaAccount
+from jupyter_ext.quotas.turn_slots import Counts, Limits, SharedCounts, SharedEvents
 
 WINDOW_S = 60.0
 REFUSE_S = 2.0

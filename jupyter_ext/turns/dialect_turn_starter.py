@@ -16,7 +16,7 @@ from agent_kernel.core.recent_entries import RecentEntries
 from agent_kernel.core.session import UNLISTED, SessionKey, new_id
 from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.permissions.policy import DEFAULTS
+from agent_kernel.permissions.gate import DEFAULTS
 from agent_kernel.sessions import conversation_match, history_merge
 from agent_kernel.tools.base.caller_tools import AWAITED
 from agent_kernel.turn.server_runtime import Runtime

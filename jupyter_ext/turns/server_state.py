@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.sessions.log.message_bus import MessageBus
 from agent_kernel.sessions.store.database import Database
+from agent_kernel.sessions.store.schema_migration import migration_scripts
 from agent_kernel.sessions.store.shared_tokens import SharedTokens
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.request_rates import LocalRates, SharedRates
-from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.spending_rows import DatabaseSpending, SharedSpending
 from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.quotas.turn_slots import LocalSlots, SharedSlots
@@ -56,3 +57,12 @@ def open_server_state(runtime: Runtime) -> ServerState:
         ),
         idempotency_rows=DatabaseRows(server_db) if link is None else SharedRows(link),
     )
+
+
+# Opens the database for data that outlives this server but belongs to no session: tokens spent and idempotency keys.
+# Servers that share a data directory share it.
+
+
+def open_server_db(path: Path | None) -> Database:
+    """Return the database at ``path``, in memory for None. The file is opened at first use."""
+    return Database(path, migration_scripts("jupyter_ext.quotas"), name=str(path or "The record of requests"))

@@ -11,14 +11,18 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from agent_kernel.core.errors import AgentKernelError, Conflict
+from agent_kernel.core.errors import AgentKernelError, Conflict, TurnNotFound
 from agent_kernel.core.events import TurnVersion
+from agent_kernel.core.messages import Message
+from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey, Turn, check_id, new_id
-from agent_kernel.core.turn_request import TurnRequest
+from agent_kernel.core.turn_request import Note, TurnRequest
+from agent_kernel.permissions.gate import STRICTNESS, strictest
 from agent_kernel.turn.custom_instructions import instructions_of_session, read_instructions
+from agent_kernel.turn.history import LOST
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks
@@ -30,7 +34,6 @@ from jupyter_ext.turns.access import Access
 from jupyter_ext.turns.dialect_request import SubmittedFile
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions, is_ephemeral
 from jupyter_ext.turns.idempotency import StartedTurn
-from jupyter_ext.turns.regenerate import repeat_request
 from jupyter_ext.turns.turn_input_files import TurnInputs
 from jupyter_ext.turns.turn_versions import TurnVersions, fingerprint, fingerprints
 from jupyter_ext.turns.turns import TurnSpec
@@ -286,3 +289,41 @@ class TurnStarter:
             return
         if caller.kernel is not None:
             caller.kernel.sessions.discard(key.id)
+
+
+# Builds the request of a turn that replaces an earlier turn and repeats its prompt.
+
+
+async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequest, replaces: str) -> TurnRequest:
+    """Return ``request`` with the prompt, media, files and hidden notes of the turn ``replaces``. A request that has a
+    prompt or messages of its own is returned unchanged.
+
+    The permission is the stricter one of the two turns. Raises TurnNotFound if the session has no such turn or its
+    prompt is not stored.
+    """
+    turn = await store.turn(key.namespace, replaces)
+    if turn is None or turn.key != key:
+        raise TurnNotFound("This session has no turn with this id.")
+    if request.prompt or request.messages:
+        return request
+    messages = [item.message for item in await store.of_turn(turn) if item.message.role == "user"]
+    original = next((message for message in messages if not message.hidden), None)
+    if original is None or not (original.text or original.media):
+        raise TurnNotFound("The prompt of this turn is not stored.", hint="Send the prompt again.")
+    media = [replace(medium, data=await store.blob(key, medium.hash)) for medium in original.media]
+    notes = tuple(Note("", text) for message in messages if message.hidden and (text := _without_kernel_state(message)))
+    permissions = (request.permission, turn.record.get("permission"))
+    permission = strictest(*(permission for permission in permissions if permission in STRICTNESS))
+    return replace(
+        request,
+        prompt=original.text,
+        media=tuple(media),
+        notes=(*notes, *request.notes),
+        inputs=request.inputs or tuple(str(id) for id in turn.record.get("inputs", ())),
+        permission=permission,
+    )
+
+
+def _without_kernel_state(message: Message) -> str:
+    """Return the text of the message without the note about the kernel's state, which described only that moment."""
+    return message.text.removeprefix(LOST).strip()

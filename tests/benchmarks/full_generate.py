@@ -14,8 +14,7 @@ from pathlib import Path
 import torch
 
 from agent_kernel.engines.local.backend import LoadOptions
-from agent_kernel.engines.local.torch.load import load_model
-from agent_kernel.engines.local.torch.safetensors_cache import ConvertedModel
+from agent_kernel.engines.local.torch.load import ConvertedModel, load_model
 
 RUNS = 3
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from agent_kernel.cli.base.output import show
 from agent_kernel.cli.eval import TABLE
+from agent_kernel.evaluation.comparison import summarize
 from agent_kernel.evaluation.result_file import EvaluationRun
-from agent_kernel.evaluation.summary import summarize
 from agent_kernel.evaluation.task_result import TaskResult
 
 BUILD = Path(__file__).parents[2] / "build" / "benchmarks"

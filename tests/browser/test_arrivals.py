@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.sessions.export.consistent_read import read_snapshot
+from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import export
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.browser.lab import SLOW_MS, Lab, lab_server

@@ -12,7 +12,7 @@ import pytest
 
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.sessions.export.consistent_read import read_snapshot
+from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import export, parse
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.cli.conftest import Command

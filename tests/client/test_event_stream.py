@@ -14,8 +14,8 @@ import pytest
 
 from agent_kernel import Client
 from agent_kernel.client.discovery import ServerAddress
-from agent_kernel.client.event_stream import follow_turn, resume_pauses
 from agent_kernel.client.http import ServerConnection
+from agent_kernel.client.turn import follow_turn, resume_pauses
 from agent_kernel.core.errors import AgentKernelError, Forbidden, NotFound, ServerUnreachable, TokenInvalid
 from agent_kernel.core.events import CallFinished, CallStarted, Event, EventNumbering, TextDelta, TurnFinished
 from agent_kernel.core.wire.turn_follower import TurnFollower

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from agent_kernel.client.client import SkillsClient
 from agent_kernel.client.client_functions import upload_file
 from agent_kernel.client.input_file import InputFile
 from agent_kernel.client.sessions_client import SessionsClient
-from agent_kernel.client.skills_client import SkillsClient
 from agent_kernel.core.errors import (
     AgentKernelError,
     Forbidden,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.evaluation.run_directory import PREFIX, YOUNG_S, run_directory
+from agent_kernel.evaluation.result_file import PREFIX, YOUNG_S, run_directory
 
 
 @pytest.fixture(autouse=True)

@@ -22,9 +22,9 @@ from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks
 from agent_kernel.evaluation.task_result import TaskResult
 from agent_kernel.evaluation.task_runner import CellSettings, TaskNotebook, run_tasks
 from agent_kernel.evaluation.tool_servers import PageServer, tool_settings
+from jupyter_ext.headless.notebook_kernel import TaskNotebooks
 from jupyter_ext.headless.sandbox_inspection import OPTIONS
 from jupyter_ext.headless.server_process import jupyter_server
-from jupyter_ext.headless.task_notebooks import TaskNotebooks
 from tests.evaluation.tool_task_calls import RIGHT_RUNS
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")]

@@ -13,11 +13,10 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from agent_kernel.core.events import EVENT_TYPES, Event, TextDelta
-from jupyter_ext.api.http.allowed_methods import VERBS
+from jupyter_ext.api.http.cross_origin import VERBS
 from jupyter_ext.api.http.json_body import MAX_BODY
 from jupyter_ext.api.openapi.document import EXAMPLES, document, verbs
-from jupyter_ext.api.openapi.handler import OpenApiHandler
-from jupyter_ext.api.openapi.html_page import STYLE, page
+from jupyter_ext.api.openapi.handler import STYLE, OpenApiHandler, page
 from jupyter_ext.api.openapi.json_schemas import PUBLISHED, PUBLISHED_OF_MODULE
 from jupyter_ext.api.routes import PREFIX, routes
 from tests.jupyter_ext import record_panel_types

@@ -13,7 +13,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.settings import Permission
 from agent_kernel.permissions import AdminPolicy, Answer, Approvals, Gate, strictest
 from agent_kernel.permissions.admin_policy import AdminFile
-from agent_kernel.permissions.memory_grants import MemoryGrants
+from agent_kernel.permissions.approvals import MemoryGrants
 from tests.permissions.asking import CALL, KEY, LIVE, SANDBOX, SEARCH, UNHEARD, Asked, context, gate
 
 SESSION = Answer("approve", "session")

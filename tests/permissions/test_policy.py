@@ -12,7 +12,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.permissions import DEFAULTS, AdminPolicy, Policy, admin_policy, strictest
 from agent_kernel.permissions.admin_policy import policy_paths
-from agent_kernel.permissions.policy import STRICTNESS
+from agent_kernel.permissions.gate import STRICTNESS
 from agent_kernel.turn.server_runtime import Runtime
 
 SEARCH = ToolSpec("mcp_docs_search", "", {}, kind="mcp", source="mcp")

@@ -10,10 +10,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sandbox.host import denied_path, sandbox_profiles
-from agent_kernel.sandbox.host.denied_path import find_denied_path
+from agent_kernel.sandbox.host import pool, sandbox_profiles
 from agent_kernel.sandbox.host.policy import SandboxPolicy
-from agent_kernel.sandbox.host.pool import LinuxSandbox
+from agent_kernel.sandbox.host.pool import LinuxSandbox, find_denied_path
 from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.sandbox.conftest import Make
 
@@ -34,7 +33,7 @@ async def sandbox(request: pytest.FixtureRequest, make: Make) -> LinuxSandbox:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(denied_path, "NOBODYS", ())  # tests have no other place than /tmp
+    monkeypatch.setattr(pool, "NOBODYS", ())  # tests have no other place than /tmp
     folder = tmp_path / "results"
     (folder / "sub").mkdir(parents=True)
     (folder / "a.csv").write_text("a")

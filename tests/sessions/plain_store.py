@@ -25,7 +25,7 @@ from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.session import MAIN, Branch, Item, Owner, Session, SessionKey, Turn, check_id
 from agent_kernel.sessions import call_pairs, serialization
-from agent_kernel.sessions.store import lease_expiry
+from agent_kernel.sessions.store import sqlite
 
 _T = TypeVar("_T")
 Items: TypeAlias = list[Item]
@@ -185,15 +185,15 @@ class PlainStore:
     async def close_turn(
         self, turn: Turn, owner: Owner, state: TurnState, reason: str = "", usage: Usage | None = None
     ) -> bool:
-        lease_expiry.check_closing(state, reason)
+        sqlite.check_closing(state, reason)
         return self._close(turn, owner, state, reason, usage.to_json() if usage else {})
 
     async def recover(self) -> Turns:
         now = self._clock()
         leases = [(kept, kept.lease) for kept in self._all().values() if kept.lease is not None]
-        lost = [(kept, lease) for kept, lease in leases if lease_expiry.is_stale(lease.owner, lease.heartbeat, now)]
+        lost = [(kept, lease) for kept, lease in leases if sqlite.is_stale(lease.owner, lease.heartbeat, now)]
         for kept, lease in lost:
-            self._close(kept.turns[lease.turn], lease.owner, "interrupted", lease_expiry.REASON, {})
+            self._close(kept.turns[lease.turn], lease.owner, "interrupted", sqlite.REASON, {})
         return [kept.turns[lease.turn] for kept, lease in lost]
 
     async def latest(

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.mcp import config
-from agent_kernel.tools.mcp.tool_names import exposed_name
+from agent_kernel.tools.mcp.mcp_tools import exposed_name
 from agent_kernel.tools.skills.package import MAX_BYTES, MAX_ENTRIES, PackageEntry, read_zip, unpack
 from tests.soak.conftest import Soak
 from tests.soak.hostile import damaged, mutated, text, until_over

@@ -8,7 +8,7 @@ import pytest
 
 from agent_kernel.core.errors import Conflict
 from agent_kernel.core.session import SessionKey
-from agent_kernel.turn.background_tasks import BackgroundTasks
+from agent_kernel.turn.post_turn_tasks import BackgroundTasks
 
 KEY = SessionKey("local", "s")
 

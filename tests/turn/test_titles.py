@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent_kernel.core.session import SessionKey
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.turn.titles import MAX_TITLE, retitle, title_from_text
+from agent_kernel.turn.post_turn_tasks import MAX_TITLE, retitle, title_from_text
 
 KEY = SessionKey("local", "s1")
 

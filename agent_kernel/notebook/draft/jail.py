@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from agent_kernel.sandbox.jail import landlock, privileges, rlimits, seccomp, visible_paths
+from agent_kernel.sandbox.jail import landlock, mounts, privileges, rlimits, seccomp, visible_paths
 from agent_kernel.sandbox.jail.raw_syscalls import check_result, libc, numbers
 
 VARIABLE = "AGENT_KERNEL_HIDDEN"
@@ -96,8 +96,8 @@ def _mount_shared_memory() -> list[str]:
             Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
             Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
             Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
-        _mount("none", "/", "", PRIVATE)
-        _mount("tmpfs", SHARED_MEMORY, "tmpfs", NO_PROGRAMS, f"size={SHARED_MB}m,mode=1777")
+        mounts.mount("none", "/", "", PRIVATE)
+        mounts.mount("tmpfs", SHARED_MEMORY, "tmpfs", NO_PROGRAMS, f"size={SHARED_MB}m,mode=1777")
     except OSError:
         return []
     finally:
@@ -181,16 +181,10 @@ def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool
         return False
     try:
         for path in closed:
-            _mount("none", path, "tmpfs", NO_PROGRAMS, "size=4k,mode=000")
+            mounts.mount("none", path, "tmpfs", NO_PROGRAMS, "size=4k,mode=000")
     except OSError:
         return False
     return True
-
-
-def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    assert libc is not None
-    encoded = [os.fsencode(text) or None for text in (source, target, kind)]
-    check_result(int(libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")
 
 
 def _limit() -> None:

@@ -8,11 +8,13 @@ controls them.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import hashlib
 import json
 import keyword
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +25,7 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest, NotFound, SandboxUnavailable
 from agent_kernel.core.protocols import RunResult, Variable, VariableInfo, Work
 from agent_kernel.core.session import SessionKey
-from agent_kernel.sandbox.host import denied_path, orphan_workdirs
+from agent_kernel.sandbox.host import orphan_workdirs
 from agent_kernel.sandbox.host.jail_factory import JailFactory, JailRequest
 from agent_kernel.sandbox.host.jailed_process import JailedProcess
 from agent_kernel.sandbox.host.orphan_workdirs import OrphanWorkdir
@@ -241,9 +243,9 @@ class LinuxSandbox:
         """Return the result with facts about the process added: missing layers, a denied path, and the interpreter."""
         less = self.policy.less(process.layers)
         excluded = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
-        path = denied_path.find_denied_path(result.error or "", str(place.workdir), excluded)
+        path = find_denied_path(result.error or "", str(place.workdir), excluded)
         if path and self.policy.mode != "off":
-            result = replace(result, denied=path, error=f"{result.error}\n{denied_path.advice(path)}")
+            result = replace(result, denied=path, error=f"{result.error}\n{advice(path)}")
         interpreter = str(process.layers.get("interpreter", {}).get("detail", ""))
         return replace(result, less=less, interpreter=interpreter)
 
@@ -340,3 +342,44 @@ def _memory_gb() -> int:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     except (ValueError, OSError, AttributeError):
         return 4
+
+
+# Finds the file to which access was denied from the error of the code, so that the user can be offered to allow it.
+
+
+_REFUSAL = re.compile(
+    r"^(?:PermissionError|FileNotFoundError|NotADirectoryError|OSError): \[Errno (?:1|2|13|20|30)\] [^:\n]*: "
+    r"('(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")",
+    re.MULTILINE,
+)
+MAX_PATH = 4096
+NOBODYS = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run")
+
+
+def find_denied_path(error: str, workdir: str, hidden: Sequence[str]) -> str:
+    """Return the last absolute path whose access ``error`` reports as denied, or "" if there is none or the user may
+    not allow it. ``hidden`` are paths that are never allowed.
+
+    Does not check whether the file exists, because the code must not learn that. The code can write any text as its
+    error, so the text is not trusted."""
+    denied = ""
+    for match in _REFUSAL.finditer(error):
+        try:
+            path = str(ast.literal_eval(match[1]))
+        except (ValueError, SyntaxError):
+            continue
+        if path.startswith("/") and len(path) <= MAX_PATH and path.isprintable():
+            denied = os.path.normpath(path)
+    beyond = (workdir, *NOBODYS, *hidden)
+    return (
+        ""
+        if denied == "/" or any(denied == place or denied.startswith(place.rstrip("/") + "/") for place in beyond)
+        else denied
+    )
+
+
+def advice(path: str) -> str:
+    return (
+        f"{path} is outside of what the sandbox of this session may see or change. A person can allow it: for this "
+        f"conversation when asked, for all by the setting sandbox_read or sandbox_write."
+    )

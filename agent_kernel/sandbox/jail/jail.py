@@ -12,19 +12,12 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from agent_kernel.sandbox.jail import (
-    idmapped_mounts,
-    landlock,
-    loopback,
-    mounts,
-    namespaces,
-    privileges,
-    seccomp,
-    visible_paths,
-)
+from agent_kernel.sandbox.jail import idmapped_mounts, landlock, loopback, mounts, privileges, seccomp, visible_paths
 from agent_kernel.sandbox.jail import rlimits as limits
+from agent_kernel.sandbox.jail.raw_syscalls import check_result, libc
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +123,7 @@ class Jail:
         owners = (
             {real: idmapped_mounts.open_id_mapping(real, spec.uid) for real in write.values()} if spec.plan.drop else {}
         )
-        self._note("namespaces", True, namespaces.enter(as_user=spec.plan.namespaces == "user"))
+        self._note("namespaces", True, enter_namespaces(as_user=spec.plan.namespaces == "user"))
         if spec.network != "none":
             loopback.loopback_up()
         if spec.network == "full":
@@ -301,3 +294,27 @@ def _change_owner(directory: str, uid: int) -> None:
 def missing_platform() -> str:
     """Return why this platform has no jail at all, or ""."""
     return "" if sys.platform == "linux" else f"the sandbox needs Linux, this is {sys.platform}"
+
+
+# Creates namespaces, in which the jail has its own network, processes, IPC, host name and file tree.
+#
+# Root creates them directly. Other users create them inside a user namespace, if the system allows that.
+
+
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+
+
+def enter_namespaces(*, as_user: bool) -> str:
+    """Enter new namespaces and return a description of them. With ``as_user`` they are created inside a new user
+    namespace. The next child process becomes process 1 of the new process namespace. Raises OSError if the system
+    refuses."""
+    assert libc is not None
+    uid, gid = os.getuid(), os.getgid()
+    flags = _NEWNS | _NEWUTS | _NEWIPC | _NEWPID | _NEWNET | (_NEWUSER if as_user else 0)
+    check_result(int(libc.unshare(flags)), "unshare")
+    if as_user:
+        # Without "deny", an unprivileged process may not write gid_map.
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    return "own network, processes, IPC, host name" + (", user" if as_user else "")

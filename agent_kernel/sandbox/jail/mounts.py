@@ -36,13 +36,13 @@ class FileTree:
         """Create both mount points in ``scratch``, an existing directory. A mount that only this mount namespace sees
         covers the directory, so its content outside the jail does not change."""
         # Make all mounts private, so that nothing below is propagated to the host.
-        _mount("", "/", "", _REC | _PRIVATE)
-        _mount("tmpfs", scratch, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
+        mount("", "/", "", _REC | _PRIVATE)
+        mount("tmpfs", scratch, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
         for name in ("new", "old"):
             os.mkdir(f"{scratch}/{name}")
         syscall("pivot_root", os.fsencode(scratch), os.fsencode(f"{scratch}/old"))
         os.chdir("/")
-        _mount("tmpfs", "/new", "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
+        mount("tmpfs", "/new", "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
         os.mkdir("/new" + SOURCES, 0o700)
         self._bound: set[str] = set()
 
@@ -85,7 +85,7 @@ class FileTree:
             if not self._is_covered(path) or os.path.islink("/new" + path):
                 continue
             if os.path.isdir("/new" + path):
-                _mount("tmpfs", "/new" + path, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=755")
+                mount("tmpfs", "/new" + path, "tmpfs", _NOSUID | _NODEV, "size=1m,mode=755")
                 if not but.startswith(path + "/"):
                     _restrict("/new" + path, _ATTR_RDONLY, below=0)
             elif os.path.exists("/new" + path):
@@ -93,12 +93,12 @@ class FileTree:
 
     def temporary(self, path: str, size_mb: int) -> None:
         os.makedirs("/new" + path, exist_ok=True)
-        _mount("tmpfs", "/new" + path, "tmpfs", _NOSUID | _NODEV, f"size={size_mb}m,mode=1777")
+        mount("tmpfs", "/new" + path, "tmpfs", _NOSUID | _NODEV, f"size={size_mb}m,mode=1777")
 
     def proc(self) -> None:
         """Mount /proc from inside the process namespace, so that it shows the processes of the namespace only."""
         os.makedirs("/new/proc", exist_ok=True)
-        _mount("proc", "/new/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
+        mount("proc", "/new/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
 
     def switch(self) -> None:
         """Make the new tree the root and detach the old one."""
@@ -110,7 +110,7 @@ class FileTree:
         os.chdir("/")
         # The mounts are shared again, so that later mounts of the supervisor reach the worker's mount namespace, which
         # is a slave of this one.
-        _mount("", "/", "", _REC | _SHARED)
+        mount("", "/", "", _REC | _SHARED)
 
     def _is_covered(self, path: str) -> bool:
         return any(path == bound or path.startswith(bound + "/") for bound in self._bound)
@@ -122,7 +122,7 @@ def leave_sources() -> None:
     OSError."""
     assert libc is not None
     check_result(int(libc.unshare(_NEWNS)), "unshare mounts")
-    _mount("", "/", "", _REC | _SLAVE)
+    mount("", "/", "", _REC | _SLAVE)
     for name in os.listdir(SOURCES):
         check_result(int(libc.umount2(os.fsencode(f"{SOURCES}/{name}"), _DETACH)), "umount sources")
 
@@ -141,7 +141,7 @@ class SharedDirectory:
         self._shown: dict[str, VisibleEntry] = {}
         _bind("/old" + directory, "/new" + self.source, write=False)
         os.mkdir("/new" + self._made)
-        _mount("tmpfs", "/new" + self._made, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
+        mount("tmpfs", "/new" + self._made, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")
         _bind("/new" + self._made, "/new" + directory, write=True)
 
     def seal(self) -> None:
@@ -160,7 +160,7 @@ class SharedDirectory:
                 inside = path.removeprefix(self.directory)
                 try:
                     _make_mount_point(root + self.source + inside, root + self._made + inside)
-                    _mount(root + self.source + inside, root + path, "", _BIND | _REC)
+                    mount(root + self.source + inside, root + path, "", _BIND | _REC)
                 except FileNotFoundError:
                     continue  # the entry was removed after it was listed
                 self._shown[path] = entry
@@ -204,7 +204,7 @@ def _bind(source: str, target: str, *, write: bool, device: bool = False) -> Non
     """Bind-mount ``source``, then restrict the mount: the kernel ignores flags such as read-only in the bind call
     itself."""
     _make_mount_point(source, target)
-    _mount(source, target, "", _BIND | _REC)
+    mount(source, target, "", _BIND | _REC)
     _restrict(target, (0 if write else _ATTR_RDONLY) | _ATTR_NOSUID | (0 if device else _ATTR_NODEV))
 
 
@@ -224,7 +224,7 @@ def _restrict(target: str, set_: int, *, below: int = _AT_RECURSIVE) -> None:
     syscall("mount_setattr", -100, os.fsencode(target), below, attributes, len(attributes))
 
 
-def _mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
+def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
     assert libc is not None
     encoded = [os.fsencode(text) or None for text in (source, target, kind)]
     check_result(int(libc.mount(*encoded, ctypes.c_ulong(flags), os.fsencode(data) or None)), f"mount {target}")

@@ -10,23 +10,26 @@ import ast
 import builtins
 import faulthandler
 import hashlib
+import importlib.metadata
+import io
+import json
 import linecache
 import os
 import signal
+import socket
 import sys
+import threading
 import types
 import warnings
 from collections.abc import Mapping
 from typing import Any
 
+from agent_kernel.core.wire.framing import encode_frame, encode_head, read_body
 from agent_kernel.sandbox.worker import cpu_limit, library_warnings, rich_display, traceback_filter, variable_transfer
 from agent_kernel.sandbox.worker.figures import BACKEND, Figures
 from agent_kernel.sandbox.worker.import_hooks import AfterImport
-from agent_kernel.sandbox.worker.installed_packages import packages
 from agent_kernel.sandbox.worker.missing_imports import missing_imports
 from agent_kernel.sandbox.worker.shell_script import Script
-from agent_kernel.sandbox.worker.standard_streams import Streams
-from agent_kernel.sandbox.worker.worker_channel import WorkerChannel
 
 
 def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, Any]) -> None:
@@ -230,3 +233,121 @@ class CodeWorker:
     def _interrupt(self, number: int, frame: types.FrameType | None) -> None:
         if self._running and os.getpid() == self._pid:
             raise KeyboardInterrupt
+
+
+# Sends and receives frames on the worker's side of the protocol. Runs inside the jail: standard library only.
+#
+# A frame of kind J is a JSON object; a frame of kind B contains the bytes that the preceding J frame announced.
+# Frames from the server are trusted, so only the format limits their size.
+
+
+MAX_LENGTH = (1 << 32) - 1
+
+
+class WorkerChannel:
+    """Writes all messages of the worker to the server; no other object may write to the channel. Messages from forked
+    child processes are dropped."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._socket.set_inheritable(False)
+        self._lock = threading.Lock()
+        self._owner = os.getpid()
+        self._run = 0
+
+    def send(self, body: Mapping[str, Any], data: bytes | None = None) -> None:
+        """Send a message of the current run. Messages of an ended run (from a thread it left behind) are dropped."""
+        if os.getpid() != self._owner:
+            return
+        frames = encode_frame(json.dumps(body).encode(), b"J")
+        with self._lock:
+            if body.get("id", self._run) != self._run:
+                return
+            self._run = 0 if body["type"] == "done" else self._run
+            self._socket.sendall(frames if data is None else frames + encode_head(len(data), b"B"))
+            if data is not None:
+                self._socket.sendall(data)
+
+    def receive(self) -> dict[str, Any] | None:
+        """Read the next request with the data of its variables. Returns None at the end of file."""
+        body = self._read(b"J")
+        if body is None:
+            return None
+        request: dict[str, Any] = json.loads(body)
+        for variable in request.get("given", ()):
+            variable["data"] = self._read(b"B")
+        self._run = int(request["id"])
+        return request
+
+    def _read(self, kind: bytes) -> bytearray | None:
+        return read_body(self._socket.recv_into, MAX_LENGTH, kind)
+
+
+# Provides the standard input, output and error of jailed code, and restores them for every run. Standard library
+# only.
+
+
+class NoInput(io.TextIOBase):
+    """Standard input of the jailed code, which raises an error because nobody can type an answer."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]  # always raises
+        raise RuntimeError("input() is not available here: nobody can type an answer. Put the value into the code.")
+
+    def read(self, size: int | None = -1, /) -> str:
+        return self.readline()
+
+    def close(self) -> None: ...
+
+
+class Streams:
+    """Standard output and error, which write to the file descriptors 1 and 2, so that output of C code and child
+    processes is captured too.
+    """
+
+    def __init__(self) -> None:
+        self._kept = {fd: os.dup(fd) for fd in (1, 2)}
+        sys.stdin = NoInput()
+
+    def renew(self) -> None:
+        """Restore the streams, whatever the last run did to them."""
+        for fd, copy in self._kept.items():
+            os.dup2(copy, fd)
+        sys.stdout, sys.stderr = _stream(1), _stream(2)
+
+    def flush(self) -> None:
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError, AttributeError):
+                continue
+
+
+def _stream(fd: int) -> io.TextIOWrapper:
+    raw = io.FileIO(fd, "w", closefd=False)
+    return io.TextIOWrapper(io.BufferedWriter(raw, 8192), "utf-8", "backslashreplace", line_buffering=True)
+
+
+# Lists the packages installed for jailed code, on request. Standard library only.
+
+
+class Packages(list[str]):
+    """Entries of the form ``name version``, which are displayed one on each line."""
+
+    def __repr__(self) -> str:
+        return "\n".join(self) or "(none)"
+
+
+def packages(match: str = "") -> Packages:
+    """Return the installed packages whose names contain ``match``, ignoring case; without ``match`` all of them. More
+    packages cannot be installed here.
+    """
+    pattern = match.lower().replace("_", "-")
+    lines = {
+        f"{name} {distribution.version}"
+        for distribution in importlib.metadata.distributions()
+        if (name := distribution.name) and pattern in name.lower().replace("_", "-")
+    }
+    return Packages(sorted(lines, key=str.lower))

@@ -11,11 +11,8 @@ import pytest_asyncio
 
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner
-from agent_kernel.sessions.contract_tests.bindings import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.branch_end import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.branches import *  # noqa: F403
-from agent_kernel.sessions.contract_tests.call_pairs import *  # noqa: F403
-from agent_kernel.sessions.contract_tests.external_programs import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.fixtures import Clock, Talk
 from agent_kernel.sessions.contract_tests.history import *  # noqa: F403
 from agent_kernel.sessions.contract_tests.insertion import *  # noqa: F403

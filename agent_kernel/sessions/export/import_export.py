@@ -17,11 +17,11 @@ from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import Session, SessionKey, new_id
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl, transcript
-from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.formats import markdown, mistralrs, notebook, openai_chat
 from agent_kernel.sessions.export.formats.json_reader import MAX_VALUES, check_size, loads
 from agent_kernel.sessions.export.formats.message_reader import is_tagged
 from agent_kernel.sessions.export.import_sanitizer import sanitize, with_new_turn_ids
+from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import Exported
 from agent_kernel.sessions.export.transcript_reader import is_own, read_fields
 from agent_kernel.sessions.redaction.redaction import Redactor

@@ -22,8 +22,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.batch_table import STUB_KEPT_S, Batch, BatchPage, Blob, Data
 from agent_kernel.sessions.log.batched_log import BatchedLog
-from agent_kernel.sessions.log.client_holder import ClientHolder
-from agent_kernel.sessions.log.url_options import take_option
+from agent_kernel.sessions.log.client_holder import ClientHolder, take_option
 
 T = TypeVar("T")
 VERSION = 1

@@ -21,7 +21,7 @@ CREATE TABLE agent_kernel_values (
 CREATE INDEX agent_kernel_values_by_time ON agent_kernel_values (until);
 CREATE INDEX agent_kernel_messages_by_time ON agent_kernel_messages (until);
 -- The topics are locked until the commit, in one order, so the positions of a topic become visible in their order. The
--- marks of the topics have 16 characters (MARK_CHARS in postgresql_bus.py). More than 400 of them do not fit into a
+-- marks of the topics have 16 characters (MARK_CHARS in postgresql.py). More than 400 of them do not fit into a
 -- notification, which then wakes all receivers. 1095191379 is SETUP_LOCK.
 CREATE FUNCTION agent_kernel_send(
     names text[], topics text[], bodies bytea[], kept float8[], replacing boolean[]

@@ -1,4 +1,4 @@
--- The scripts of redis_bus.py. The line "-- script NAME" begins each of them.
+-- The scripts of redis.py. The line "-- script NAME" begins each of them.
 -- script send
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)

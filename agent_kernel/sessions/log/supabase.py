@@ -18,8 +18,7 @@ from agent_kernel.core.errors import InvalidRequest, StoreError
 from agent_kernel.sessions.log import log_errors
 from agent_kernel.sessions.log.client_holder import ClientHolder
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
-from agent_kernel.sessions.log.postgresql import COMMIT_AFTER, TABLES
-from agent_kernel.sessions.log.postgresql_connection import read_sql
+from agent_kernel.sessions.log.postgresql import COMMIT_AFTER, TABLES, read_sql
 
 VERSION = 1
 FUNCTION = "agent_kernel_log"

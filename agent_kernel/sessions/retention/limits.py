@@ -1,15 +1,17 @@
 """Defines the limits on how many sessions are stored and for how long, but does not apply them: ``retention.py``
-deletes sessions beyond the limits, and ``limited_store.py`` hides sessions and turns beyond them from readers."""
+deletes sessions beyond the limits, and ``limited_store.py`` hides sessions and turns beyond them from readers.
+Also parses and formats the durations of these limits."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.settings import FROM_PRESET, Settings
-from agent_kernel.sessions.retention.durations import seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,3 +64,29 @@ def preset(name: str) -> RetentionLimits:
     if (name or "keep") not in PRESETS:
         raise InvalidRequest(f"limits must be one of {', '.join(PRESETS)}, not {name!r}.")
     return PRESETS[name or "keep"]
+
+
+# Parses durations as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. The functions have no side effects.
+
+
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+"""Seconds per unit. A day always has 24 hours."""
+LONGEST = 100 * 365 * UNITS["d"]
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
+
+
+def seconds(text: str, setting: str) -> float:
+    """Parse a duration. ``0`` and the empty text are 0; other numbers need a unit, since 30 could be seconds or
+    minutes. Raises InvalidRequest with the name of ``setting``."""
+    duration = text.strip().lower()
+    if duration in ("", "0"):
+        return 0.0
+    parts = _PART.findall(duration)
+    if "".join(number + unit for number, unit in parts) != duration:
+        raise InvalidRequest(
+            f"{setting} must be a time such as 30m, 24h or 7d (units: {', '.join(UNITS)}), not {text[:40]!r}."
+        )
+    total = math.fsum(float(number) * UNITS[unit] for number, unit in parts)
+    if total > LONGEST:
+        raise InvalidRequest(f"{setting} can be at most 100 years, not {text[:40]!r}.")
+    return total

@@ -14,8 +14,7 @@ from typing import Any
 
 from agent_kernel.sessions.blob_files import StoreConnection
 from agent_kernel.sessions.log.log_store import Stream
-from agent_kernel.sessions.store.row_changes import RowChange
-from agent_kernel.sessions.store.shared_tables import KEYS, session_column
+from agent_kernel.sessions.store.row_changes import KEYS, RowChange, session_column
 
 _FIRST_KEY = 5
 _FIRST_VALUE = _FIRST_KEY + max(map(len, KEYS.values()))

@@ -21,11 +21,11 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.log.log_store import ENCRYPTED, Append, Entry, LogConflict, LogStore, Stream, Tail
 from agent_kernel.sessions.store import row_changes
 from agent_kernel.sessions.store.change_recorder import ChangeRecorder, count_changes
-from agent_kernel.sessions.store.row_changes import RowChange
-from agent_kernel.sessions.store.shared_tables import (
+from agent_kernel.sessions.store.row_changes import (
     KEYS,
     SESSION_TABLES,
     WITHOUT_ROWID,
+    RowChange,
     session_column,
     shared_columns,
 )

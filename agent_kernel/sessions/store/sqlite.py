@@ -7,11 +7,13 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Message, Usage
 from agent_kernel.core.session import (
+    LEASE_S,
     Branch,
     Item,
     OpeningMatch,
@@ -28,7 +30,6 @@ from agent_kernel.core.session import (
 from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.blob_files import BlobFiles
-from agent_kernel.sessions.store import lease_expiry
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.sqlite_file_store import SqliteFiles
 from agent_kernel.sessions.store.sqlite_grant_store import SqliteGrants
@@ -175,14 +176,14 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         *,
         record: Mapping[str, Any] | None = None,
     ) -> bool:
-        lease_expiry.check_closing(state, reason)
+        check_closing(state, reason)
         closing = turns.TurnClosing(state, reason, usage.to_json() if usage else {}, dict(record or {}))
         return await self._write(turn.key, lambda db: turns.close_turn(db, turn, owner, closing, self._clock()))
 
     async def recover(self) -> list[Turn]:
         now = self._clock()
         leases = await self._database.read(
-            lambda db: turns.select_abandoned(db, lambda owner, seen: lease_expiry.is_stale(owner, seen, now))
+            lambda db: turns.select_abandoned(db, lambda owner, seen: is_stale(owner, seen, now))
         )
         closed = [await self._take_over(*lease) for lease in leases]
         return [turn for turn in closed if turn is not None]
@@ -190,7 +191,7 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
     async def _take_over(self, turn: Turn, owner: Owner, stale_heartbeat: float) -> Turn | None:
         return await self._write(
             turn.key,
-            lambda db: turns.take_over(db, turn, owner, stale_heartbeat, reason=lease_expiry.REASON, now=self._clock()),
+            lambda db: turns.take_over(db, turn, owner, stale_heartbeat, reason=REASON, now=self._clock()),
         )
 
     async def add_turn(
@@ -363,3 +364,21 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
         check_id(namespace, "namespace")
         serialization.validate_limit(limit)
         return await self._database.read(lambda db: sessions.select_sessions(db, namespace, limit), namespace)
+
+
+# Decides when a turn that another process opened may be closed. The only side effect is the look-up of a process id.
+
+
+REASON = "The server stopped while this turn was running."
+
+
+def is_stale(owner: Owner, heartbeat: float, now: float) -> bool:
+    """Return whether the lease of a turn has expired: its last ``heartbeat`` is LEASE_S seconds or more before ``now``,
+    or its owner is provably dead."""
+    return now - heartbeat >= LEASE_S or owner.is_provably_dead(heartbeat)
+
+
+def check_closing(state: TurnState, reason: str) -> None:
+    if state == "open" or state not in get_args(TurnState):
+        raise InvalidRequest(f"A turn cannot be closed as {state!r}.")
+    serialization.text(reason, "reason")

@@ -1,4 +1,5 @@
-"""Defines the interfaces through which the server reads the notebook of a turn and runs code in its kernel."""
+"""Defines the interfaces through which the server reads the notebook of a turn and runs code in its kernel;
+and the base of the tools that the page of a notebook executes."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agent_kernel.core.protocols import ToolContext, ToolOutput
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.turn_request import Note
 
 
@@ -71,3 +72,17 @@ class NotebookAccess(Protocol):
     async def document(self) -> SavedNotebook:
         """Return the saved notebook. Raises NotFound if it was never saved, InvalidRequest if it is too large."""
         ...
+
+
+# Defines a tool whose calls run in the notebook: in its kernel, in a draft of the kernel, or in an open page.
+
+
+class NotebookCallTool:
+    """Passes each call to ``runner``, which runs it according to the name of the tool."""
+
+    def __init__(self, spec: ToolSpec, runner: NotebookRunner) -> None:
+        self.spec = spec
+        self._runner = runner
+
+    async def call(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
+        return await self._runner.offer(context)

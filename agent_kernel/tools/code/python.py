@@ -14,7 +14,7 @@ from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec,
 from agent_kernel.core.session import new_id
 from agent_kernel.core.turn_request import Note
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
-from agent_kernel.tools.base.notebook_call import NotebookCallTool
+from agent_kernel.tools.base.notebook_access import NotebookCallTool
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext, runner_for
 from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, format_result

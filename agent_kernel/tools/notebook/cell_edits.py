@@ -14,7 +14,7 @@ from typing import Any
 from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
-from agent_kernel.permissions.policy import EDIT
+from agent_kernel.permissions.gate import EDIT
 from agent_kernel.tools.base.notebook_access import NotebookRunner
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.notebook.cell_map import NotebookCell, cells_of, find_cell, read, select_cells

@@ -17,11 +17,11 @@ from agent_kernel.core.errors import (
 )
 from agent_kernel.core.events import TurnFinished
 from agent_kernel.core.net.fetch import FetchLimits, FetchResult
+from agent_kernel.core.protocols import OutputFormat, Sampling
 from agent_kernel.core.session import new_id
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from jupyter_ext.api.anthropic import request_conversion
-from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec
+from jupyter_ext.api.anthropic.codec import PING, Container, MessagesCodec, Thinking
 from jupyter_ext.api.anthropic.conversation import AnthropicConversation, Source, conversation, sources
 from jupyter_ext.api.anthropic.message_threads import MessageThread, threads_of
 from jupyter_ext.api.anthropic.request import CountBody, MessagesBody, PromptBody
@@ -30,6 +30,7 @@ from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.handler import DialectHandler
 from jupyter_ext.api.dialects.openai_content import MAX_MEDIA, TOO_MUCH_MEDIA
 from jupyter_ext.api.dialects.prompt_tokens import estimate_tokens
+from jupyter_ext.api.dialects.request_extensions import require_file_tools
 from jupyter_ext.api.http.error_status import status_of
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.schemas.errors import AnthropicError
@@ -129,7 +130,7 @@ class MessagesHandler(AnthropicHandler):
             refused=self.failure_body,
             turn=call.turn.id,
             container=self._container(call),
-            thinking=request_conversion.thinking(body),
+            thinking=thinking_options(body),
             reports=body.is_extended,
         )
         if body.thread is not None:
@@ -142,10 +143,10 @@ class MessagesHandler(AnthropicHandler):
         """Return the request for the turn. A request that starts a message thread uses the session that it names, or
         else a new one; a request that continues ``thread`` uses the thread's session."""
         if thread is not None:
-            return request_conversion.build(body, conversation, session=thread.key.id, after=thread.turn)
+            return build_turn(body, conversation, session=thread.key.id, after=thread.turn)
         named = body.session_id or body.container_id
         session = NAMED + new_id("session") if body.thread is not None and not named else ""
-        return request_conversion.build(body, conversation, session=session)
+        return build_turn(body, conversation, session=session)
 
     async def _thread(self, body: MessagesBody) -> MessageThread:
         """Return the thread that the request continues. Raises NotFound with Anthropic's message, after which
@@ -178,3 +179,66 @@ class CountTokensHandler(AnthropicHandler):
         turn_conversation = await self.read_conversation(body)
         self.check_model(DialectRequest(body.model, TurnRequest()))
         self.reply(estimate_tokens(turn_conversation.messages, tools_of(body, agent=agent).functions))
+
+
+# Converts the body of ``messages`` into a request for a turn. The functions have no side effects.
+
+
+CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
+
+
+def build_turn(
+    body: MessagesBody, conversation: AnthropicConversation, *, session: str = "", after: str = ""
+) -> DialectRequest:
+    """Return the request for a turn. ``session`` is the session of the request's thread, ``after`` the turn in it that
+    the request follows. Raises InvalidRequest for contradictory fields."""
+    tools = tools_of(body, agent=body.model.startswith(AGENT))
+    groups = (*tools.groups, *(("files",) if conversation.files and not tools.silent else ()))
+    whole = DialectRequest(
+        body.model,
+        TurnRequest(
+            messages=conversation.messages,
+            permission=body.permission,
+            sampling=sampling(body),
+            max_tool_rounds=0 if tools.silent else body.max_tool_rounds,
+            tool_choice=tools.choice,
+            parallel_calls=tools.parallel,
+            output=_output(body),
+            outputs=tuple(file.wanted for file in body.files or ()),
+            web=tools.web,
+            skills=tools.skills,
+            functions=tools.functions,
+            after=after,
+        ),
+        groups=groups,
+        session=session or body.session_id or body.container_id,
+        files=conversation.files,
+        streams=bool(body.stream),
+        own_messages=conversation.spoken if conversation.spoken != conversation.messages else (),
+    )
+    return require_file_tools(whole, InvalidRequest, hint=CODE_HINT, details=None)
+
+
+def sampling(body: MessagesBody) -> Sampling:
+    """Return the sampling options. A ``top_p`` of 0 always selects the most likely token; a ``top_k`` of 0 means no
+    limit."""
+    greedy = body.top_p == 0
+    return Sampling(
+        temperature=body.temperature,
+        top_p=None if greedy else body.top_p,
+        top_k=1 if greedy else body.top_k or None,
+        max_tokens=body.max_tokens,
+        stop=tuple(body.stop_sequences or ()),
+    )
+
+
+def thinking_options(body: MessagesBody) -> Thinking:
+    """Return how the response shows the model's reasoning. This has no effect on whether the model reasons."""
+    option = body.thinking
+    if option is None:
+        return "shown"
+    return "hidden" if option.type == "disabled" else "omitted" if option.display == "omitted" else "shown"
+
+
+def _output(body: MessagesBody) -> OutputFormat | None:
+    return OutputFormat("json_schema", body.format.schema_) if body.format else None

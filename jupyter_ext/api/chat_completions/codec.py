@@ -26,9 +26,8 @@ from agent_kernel.core.events import (
 )
 from agent_kernel.core.messages import Usage
 from agent_kernel.core.session import creation_time, new_id
-from jupyter_ext.api.dialects.codec import DONE, Frame
+from jupyter_ext.api.dialects.codec import DONE, Frame, token_logprob
 from jupyter_ext.api.dialects.openai_errors import openai_error
-from jupyter_ext.api.dialects.token_logprob import token_logprob
 from jupyter_ext.api.dialects.tool_call_log import APPROVAL, ToolCallLog, arguments_text
 from jupyter_ext.turns.dialect_request import DEFAULT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent_kernel.core.errors import InvalidRequest
 from jupyter_ext.api.chat_completions.codec import ChatCodec
 from jupyter_ext.api.chat_completions.request import ChatBody
-from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
+from jupyter_ext.api.dialects.handler import OpenAIHandler
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
 from jupyter_ext.turns.dialect_request import DialectRequest

@@ -12,12 +12,15 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, FetchFailed, InvalidRequest, Unprocessable, from_json
 from agent_kernel.core.events import ContextBuilt, Event, ModelLoading, Notice, Queued, TurnFinished, TurnStarted
+from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES, Media
 from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
 from jupyter_ext.api.dialects import anthropic_errors
 from jupyter_ext.api.dialects.codec import Codec
-from jupyter_ext.api.dialects.openai_errors import openai_error
-from jupyter_ext.api.http.handler import AgentHandler
-from jupyter_ext.api.schemas.errors import AnthropicError, ModelError
+from jupyter_ext.api.dialects.openai_content import MAX_MEDIA, visible_media
+from jupyter_ext.api.dialects.openai_errors import openai_error, openai_status
+from jupyter_ext.api.dialects.openai_validation import name_field
+from jupyter_ext.api.http.handler import AgentHandler, M
+from jupyter_ext.api.schemas.errors import AnthropicError, ModelError, OpenAIError
 from jupyter_ext.turns.dialect_request import DialectRequest
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, KeyEntry, StartedTurn, read_key
 from jupyter_ext.turns.turns import LiveTurn
@@ -196,3 +199,40 @@ async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, 
     finally:
         for task in tasks:
             task.cancel()
+
+
+# Base class of the handlers of OpenAI's dialects: errors in OpenAI's format, and media that are fetched before a turn
+# starts.
+
+
+PICTURE = FetchLimits(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(VISIBLE_IMAGE_TYPES), "video/"))
+
+
+class OpenAIHandler(DialectHandler):
+    """Sends errors in OpenAI's format, in which a context overflow has the status 400."""
+
+    error_shape = OpenAIError
+
+    def error_body(self, status: int, error: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"error": {**openai_error(status, error), "request_id": self.request_id}}
+
+    def refuse(self, error: AgentKernelError, status: int) -> None:
+        super().refuse(error, openai_status(error, status))
+
+    def parse(self, model: type[M]) -> M:
+        """Parse the body as every handler does; the error names the invalid field."""
+        try:
+            return super().parse(model)
+        except InvalidRequest as error:
+            raise name_field(error, self.request.body, model) from error.__cause__
+
+    async def fetch_media(self, urls: Sequence[str]) -> dict[str, Media]:
+        """Fetch remote media under the server's egress policy, with one size limit for all of them. Raises
+        InvalidRequest, also for media that cannot be fetched; Forbidden, LocalOnly."""
+        if not urls:
+            return {}
+        pictures = await self.fetch(urls, PICTURE, purpose="a picture")
+        try:
+            return {url: visible_media(picture.mime, picture.data) for url, picture in zip(urls, pictures, strict=True)}
+        except ValueError as error:
+            raise InvalidRequest(f"A medium of this request cannot be used: {error}.") from error

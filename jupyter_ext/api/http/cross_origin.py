@@ -1,4 +1,5 @@
-"""Sets the headers that state which requests the pages of other origins may send (CORS)."""
+"""Sets the headers that state which requests the pages of other origins may send (CORS), and lists the
+methods of a handler."""
 
 from __future__ import annotations
 
@@ -7,8 +8,6 @@ from typing import Any
 
 from jupyter_server.auth.decorator import allow_unauthenticated
 from jupyter_server.base.handlers import APIHandler
-
-from jupyter_ext.api.http.allowed_methods import allow_header
 
 EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
 """Headers of answers that a page of an allowed origin may read."""
@@ -38,3 +37,21 @@ class CrossOriginHandler(APIHandler):
             self.set_header("Vary", "Origin")
         if "Access-Control-Allow-Origin" in self._headers:
             self.set_header("Access-Control-Expose-Headers", EXPOSED)
+
+
+# Makes the ``Allow`` header, which lists the HTTP methods that a handler implements.
+
+
+GUARD = "__guard__"
+"""The attribute that ``guard`` sets on a method: the action, and whether kernels may call it."""
+VERBS = ("get", "post", "put", "patch", "delete")
+
+
+def list_verbs(handler: type[Any]) -> list[str]:
+    return [verb for verb in VERBS if hasattr(getattr(handler, verb, None), GUARD)]
+
+
+def allow_header(handler: type[Any]) -> str:
+    """Return the value of the ``Allow`` header. A handler that answers GET also answers HEAD."""
+    verbs = [verb.upper() for verb in list_verbs(handler)]
+    return ", ".join([*verbs, *(["HEAD"] if "GET" in verbs else []), "OPTIONS"])

@@ -29,9 +29,8 @@ from agent_kernel.core.errors import (
     Unauthenticated,
 )
 from jupyter_ext.api.http import json_body, request_log, sse
-from jupyter_ext.api.http.allowed_methods import GUARD, allow_header
 from jupyter_ext.api.http.body_buffer import BodyBuffer, read_form
-from jupyter_ext.api.http.cross_origin import CrossOriginHandler
+from jupyter_ext.api.http.cross_origin import GUARD, CrossOriginHandler, allow_header
 from jupyter_ext.api.http.error_status import CODES, status_of
 from jupyter_ext.api.http.stream_writer import StreamWriter
 from jupyter_ext.api.schemas.errors import Error

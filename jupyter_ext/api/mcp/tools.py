@@ -14,7 +14,7 @@ from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.messages import Message, shorten
 from agent_kernel.core.session import Session
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.permissions.policy import DEFAULTS
+from agent_kernel.permissions.gate import DEFAULTS
 from agent_kernel.tools.notebook.cell_map import cells_of, map_cells, read, select_cells
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.api.http.json_body import validation_message

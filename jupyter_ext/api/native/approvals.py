@@ -13,7 +13,7 @@ from agent_kernel.core.errors import Forbidden, NotFound
 from agent_kernel.core.session import SessionKey
 from agent_kernel.permissions.approval_answer import MAX_EDITED, Answer
 from agent_kernel.permissions.approvals import PendingQuestion
-from agent_kernel.permissions.policy import to_json
+from agent_kernel.permissions.gate import to_json
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.schemas import sessions, turns

@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.protocols import ToolSpec
 from agent_kernel.core.session import SessionKey, new_id
-from agent_kernel.permissions.policy import to_json
+from agent_kernel.permissions.gate import to_json
 from agent_kernel.tools.code.python import SANDBOXED
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.available_models import calls_only_python

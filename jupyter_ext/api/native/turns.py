@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
+from collections.abc import Sequence
+from typing import Any
 
-from agent_kernel.core.errors import TurnNotFound
-from agent_kernel.core.events import TurnFinished, TurnState
+from agent_kernel.core.errors import Conflict, TurnNotFound
+from agent_kernel.core.events import Event, TurnFinished, TurnState
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions.store.private_store import is_private
 from agent_kernel.tools.base.client_call_broker import LEASE_S, RENEW_S
@@ -24,11 +27,11 @@ from jupyter_ext.api.native.request_schemas import (
 )
 from jupyter_ext.api.schemas import turns as shapes
 from jupyter_ext.api.schemas.operation import IDEMPOTENCY_KEY, SESSION, TURN_EVENTS, Count, Parameter, limit, operation
+from jupyter_ext.api.schemas.turns import Outputs
 from jupyter_ext.turns.idempotency import HEADER, REPLAYED, StartedTurn, read_key
 from jupyter_ext.turns.remote_turns import server_unreachable
-from jupyter_ext.turns.stored_events import replay
+from jupyter_ext.turns.stored_events import read_window, replay
 from jupyter_ext.turns.turn_starter import StoredAnswer
-from jupyter_ext.turns.turn_window import read_window
 
 LISTED = 20
 MAX_LISTED = 200
@@ -211,3 +214,34 @@ class ClaimHandler(AgentHandler):
         else:
             await commands.run(turn, "renew", {**claim, "where": body.where, "state": body.state})
         self.reply({})
+
+
+# The route that returns the cell outputs of a turn, for a page that opens a notebook after the turn ended without a
+# reader.
+
+
+class TurnOutputsHandler(AgentHandler):
+    @guard("read")
+    @operation(Outputs, query=(SESSION,), errors=(404, 409))
+    async def get(self, turn_id: str) -> None:
+        """Get the cell outputs of a turn.
+
+        The outputs have the format of notebook files. The status is 409 while the turn runs on any server.
+        """
+        turn = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
+        if turn.state == "open":
+            raise Conflict("This turn is still running.", hint="Follow its events, or ask again when it has ended.")
+        store = self.services.runtime.store
+        events = [event async for event in replay(store, turn, 0, media=True, whole=True)]
+        outputs = await asyncio.to_thread(_outputs, turn, events, self.services.url())
+        self.reply({"turn": turn.id, "session": turn.key.id, "outputs": outputs})
+
+
+def _outputs(turn: Turn, events: Sequence[Event], url: str) -> list[dict[str, Any]]:
+    # These modules are imported here, because they load IPython, which takes a tenth of a second and which few servers
+    # need.
+    from agent_kernel.notebook.display.render import TurnSummary
+    from agent_kernel.notebook.turn.nbformat_outputs import render_outputs
+
+    summary = TurnSummary(turn.id, turn.key.id, cell=turn.cell, private=is_private(turn.key.id))
+    return render_outputs(events, summary, url)

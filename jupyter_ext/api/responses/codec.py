@@ -21,8 +21,7 @@ from agent_kernel.core.events import (
     TurnStarted,
 )
 from jupyter_ext.api.dialects import tool_call_log
-from jupyter_ext.api.dialects.codec import DONE, Frame
-from jupyter_ext.api.dialects.token_logprob import token_logprob
+from jupyter_ext.api.dialects.codec import DONE, Frame, token_logprob
 from jupyter_ext.api.dialects.tool_call_log import APPROVAL, ToolCallLog
 from jupyter_ext.api.responses.output_items import (
     LOGPROBS,

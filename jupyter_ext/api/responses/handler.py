@@ -17,9 +17,8 @@ from agent_kernel.core.errors import InvalidRequest, NotFound, SessionBusy, Sess
 from agent_kernel.core.messages import Media
 from agent_kernel.core.net.fetch import FILE, Fetcher
 from agent_kernel.core.session import Session, SessionKey
-from jupyter_ext.api.dialects.handler import raise_failure
+from jupyter_ext.api.dialects.handler import OpenAIHandler, raise_failure
 from jupyter_ext.api.dialects.openai_content import MAX_LINKS, MAX_MEDIA, MAX_PICTURES, TOO_MUCH_MEDIA, visible_media
-from jupyter_ext.api.dialects.openai_handler import OpenAIHandler
 from jupyter_ext.api.dialects.prompt_tokens import estimate_tokens
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.responses.continuation import Continuation, carry_messages, find_continuation, owner_of

@@ -5,7 +5,7 @@ from typing import Any
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
-from jupyter_ext.headless.cell_outputs import CellOutputs
+from jupyter_ext.headless.notebook_kernel import CellOutputs
 
 
 def message(kind: str, **content: Any) -> dict[str, Any]:

@@ -24,10 +24,10 @@ from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.quotas.request_rates import LocalRates
-from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.quotas.spending_rows import DatabaseSpending, QuotaAccount
 from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.quotas.turn_slots import LocalSlots
+from jupyter_ext.turns.server_state import open_server_db
 from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
 from tests.turns import CancelledAt
 

@@ -17,10 +17,10 @@ from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.sessions.store.database import Database
 from jupyter_ext.auth.callers import Caller
-from jupyter_ext.quotas.server_db import open_server_db
 from jupyter_ext.turns import idempotency, idempotency_rows, turns
 from jupyter_ext.turns.idempotency import Idempotency, StartedTurn, read_key
 from jupyter_ext.turns.idempotency_rows import DatabaseRows, IdempotencyKey
+from jupyter_ext.turns.server_state import open_server_db
 from jupyter_ext.turns.turns import LiveTurn, Turns
 from tests.jupyter_ext.quotas.test_limits import Server, ended
 from tests.turns import CancelledAt

@@ -14,7 +14,7 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.history import LOST
-from jupyter_ext.turns.regenerate import repeat_request
+from jupyter_ext.turns.turn_starter import repeat_request
 
 KEY = SessionKey("local", "s")
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 16

@@ -27,7 +27,7 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, Note, TurnRequest
 from agent_kernel.turn.agent_options import TurnServices
 from jupyter_ext.turns.event_log import EventLog
-from jupyter_ext.turns.turn_window import read_window
+from jupyter_ext.turns.stored_events import read_window
 from jupyter_ext.turns.turns import LiveTurn, TurnSpec
 
 KEY = SessionKey("local", "s")

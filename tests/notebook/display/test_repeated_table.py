@@ -11,7 +11,7 @@ from agent_kernel.core.events import CallFinished, CallStarted, Event, EventBody
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import MAX_ROWS, format_rows, rows_of
 from agent_kernel.notebook.display.media_bundle import BUNDLE, bundle_medium
 from agent_kernel.notebook.display.render import TurnSummary
-from agent_kernel.notebook.display.repeated_table import ABOVE, repeats_table
+from agent_kernel.notebook.display.screen import ABOVE, repeats_table
 from agent_kernel.notebook.turn.nbformat_outputs import Output, render_outputs
 
 RAIN = pd.DataFrame({"month": range(1, 13), "mm": [0.5 * n for n in range(12)], "place": ["<b>Ulm</b>"] * 12})

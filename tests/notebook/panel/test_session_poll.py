@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from agent_kernel.notebook.panel import session_poll
-from agent_kernel.notebook.panel.session_poll import SessionPoll
+from agent_kernel.notebook.panel import server_relay
+from agent_kernel.notebook.panel.server_relay import SessionPoll
 from agent_kernel.notebook.server_client import ServerClient
 
 WAIT_S = 30.0
@@ -67,7 +67,7 @@ Begun = tuple[Sessions, Told, Callable[[], None]]
 
 @pytest.fixture
 def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[Begun]:
-    monkeypatch.setattr(session_poll, "EVERY_S", 0.01)
+    monkeypatch.setattr(server_relay, "EVERY_S", 0.01)
     sessions, told = Sessions(), Told()
     watched = SessionPoll(lambda: cast(ServerClient, sessions), told)
     yield sessions, told, lambda: watched.renew("v", "session:s")
@@ -87,7 +87,7 @@ def test_who_watches_again_after_a_long_time_is_told_anew_what_runs(
 ) -> None:
     sessions, told, renew = begun
     sessions.begin("a")
-    monkeypatch.setattr(session_poll, "UNTIL_S", REST_S / 2)
+    monkeypatch.setattr(server_relay, "UNTIL_S", REST_S / 2)
     for _ in range(2):
         renew()
         assert told.next(1) == [("turn.opened", "a")]

@@ -10,8 +10,8 @@ import pytest
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound, ServerUnreachable
 from agent_kernel.notebook.server_client import ServerClient
-from agent_kernel.notebook.turn import call_claim as claims
-from agent_kernel.notebook.turn.call_claim import Claim
+from agent_kernel.notebook.turn import client_calls
+from agent_kernel.notebook.turn.client_calls import Claim
 
 
 class Posts(ServerClient):
@@ -36,7 +36,7 @@ class Posts(ServerClient):
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "COALESCE_S", 0.01)
+    monkeypatch.setattr(client_calls, "COALESCE_S", 0.01)
 
 
 def make_claim(server: ServerClient) -> Claim:
@@ -77,7 +77,7 @@ def test_the_answer_is_sent_again_when_the_server_did_not_answer() -> None:
 
 
 def test_pictures_beyond_what_a_request_holds_are_left_out_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(claims, "MAX_MEDIA_CHARS", 10)
+    monkeypatch.setattr(client_calls, "MAX_MEDIA_CHARS", 10)
     server = Posts()
     media: list[Mapping[str, str]] = [{"mime": "image/png", "data": "x" * 6}, {"mime": "image/png", "data": "y" * 6}]
     with make_claim(server) as claim:

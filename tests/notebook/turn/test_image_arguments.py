@@ -9,8 +9,8 @@ import PIL.Image
 import pytest
 
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
-from agent_kernel.notebook.turn import image_arguments
-from agent_kernel.notebook.turn.image_arguments import read_images
+from agent_kernel.notebook.turn import request_builder
+from agent_kernel.notebook.turn.request_builder import read_images
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 
@@ -61,7 +61,7 @@ def test_what_is_no_picture_is_named_in_one_line(name: str, message: str) -> Non
 
 
 def test_a_turn_takes_only_so_much(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(image_arguments, "MAX_BYTES", 30)
+    monkeypatch.setattr(request_builder, "MAX_BYTES", 30)
     with pytest.raises(AgentError, match="16 pictures"):
         read_images(["x", "x", "x"], {"x": PNG})
     (tmp_path / "large.png").write_bytes(PNG + bytes(99))

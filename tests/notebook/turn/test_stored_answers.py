@@ -15,8 +15,8 @@ from nbclient.exceptions import CellExecutionError
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
-from agent_kernel.notebook.turn.sidecar_document import read_document
-from agent_kernel.sessions.export.consistent_read import read_snapshot
+from agent_kernel.notebook.turn.stored_answers import read_document
+from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import export
 from agent_kernel.sessions.store.memory import MemoryStore
 

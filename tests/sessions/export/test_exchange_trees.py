@@ -28,11 +28,11 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl
-from agent_kernel.sessions.export.consistent_read import read_snapshot
 from agent_kernel.sessions.export.formats import markdown, mistralrs, notebook, openai_chat
 from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.formats.message_list import visible_messages
 from agent_kernel.sessions.export.import_export import export_session, import_session
+from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import export, parse
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.sessions.strategies import transcripts

@@ -19,7 +19,6 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey, SessionUpdate, Summary, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.export import jsonl
-from agent_kernel.sessions.export.consistent_read import to_transcript
 from agent_kernel.sessions.export.formats.json_reader import loads
 from agent_kernel.sessions.export.import_export import (
     FORMATS,
@@ -29,6 +28,7 @@ from agent_kernel.sessions.export.import_export import (
     import_session,
     preview,
 )
+from agent_kernel.sessions.export.store_copy import to_transcript
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.sessions.strategies import transcripts
 from tests.sessions.talk import KEY

@@ -13,7 +13,7 @@ from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, 
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sandbox.host.chart_validation import PLOTLY
 from agent_kernel.sessions.export.import_export import copy_session, export_session, import_session, preview
-from agent_kernel.sessions.export.imported_charts import BUNDLE
+from agent_kernel.sessions.export.import_sanitizer import BUNDLE
 from agent_kernel.sessions.store.memory import MemoryStore
 from tests.sessions.talk import KEY
 

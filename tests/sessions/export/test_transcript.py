@@ -18,7 +18,7 @@ from agent_kernel.core.messages import Media, assistant, tool_result, user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Item, Owner, Session, SessionKey, Turn
 from agent_kernel.sessions import call_pairs
-from agent_kernel.sessions.export.consistent_read import read_snapshot
+from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import INLINE_BYTES, Exported, Transcript, export, parse
 from tests.sessions.strategies import transcripts
 from tests.sessions.talk import KEY, Talk, calls, result

@@ -13,7 +13,7 @@ from agent_kernel.core.messages import Message, assistant, user
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.sessions.contract_tests.fixtures import calls, result
-from agent_kernel.sessions.export.consistent_read import read_snapshot
+from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import export, parse
 from agent_kernel.sessions.export.transcript_merge import merge_transcripts
 from agent_kernel.sessions.store.memory import MemoryStore

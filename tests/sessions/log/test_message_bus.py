@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
+from agent_kernel.sessions.log.encrypted_log import EncryptedBus
 from agent_kernel.sessions.log.log_store import LogStore
 from agent_kernel.sessions.log.message_bus import (
     EventCount,

@@ -9,8 +9,7 @@ import pytest
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.sessions.log.message_bus import Post
-from agent_kernel.sessions.log.postgresql_bus import MARK_CHARS
-from agent_kernel.sessions.log.postgresql_connection import SETUP_LOCK, read_sql
+from agent_kernel.sessions.log.postgresql import MARK_CHARS, SETUP_LOCK, read_sql
 from agent_kernel.sessions.store.store_url import open_store
 from tests.sessions.log.failed_use import text_of_failed_use
 from tests.sessions.log.servers import Postgres

@@ -14,7 +14,7 @@ from agent_kernel.core.errors import SequenceConflict, SessionNotFound, StoreErr
 from agent_kernel.core.messages import user
 from agent_kernel.core.session import LEASE_S, Owner, SessionKey, SessionQuery
 from agent_kernel.sessions.log.log_store import Append, LogConflict, LogStore, Stream, Tail
-from agent_kernel.sessions.store import replica, shared_store, shared_tables
+from agent_kernel.sessions.store import replica, row_changes, shared_store
 from agent_kernel.sessions.store.shared_store import SharedStore
 from tests.sessions import test_model_based
 from tests.sessions.log.memory_log import MemoryLog
@@ -335,7 +335,7 @@ async def test_every_table_is_shared_or_known_to_be_local(store: SharedStore) ->
         return {name for (name,) in db.execute("SELECT name FROM main.sqlite_master WHERE type = 'table'")}
 
     tables = {name for name in await store._database.read(names) if not name.startswith(("sqlite_", "search_index"))}
-    assert tables == {*shared_tables.KEYS, *shared_tables.UNSHARED}
+    assert tables == {*row_changes.KEYS, *row_changes.UNSHARED}
 
 
 class _InTurn:

@@ -16,7 +16,7 @@ from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.core.messages import user
 from agent_kernel.sessions.log import postgresql
 from agent_kernel.sessions.log.log_store import Append
-from agent_kernel.sessions.log.postgresql_connection import read_sql
+from agent_kernel.sessions.log.postgresql import read_sql
 from agent_kernel.sessions.log.supabase import SupabaseLog, project_sql
 from agent_kernel.sessions.store.store_url import open_log, open_store
 from tests.sessions.log.test_log_store import append, everything

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.sessions.log.url_options import take_option
+from agent_kernel.sessions.log.client_holder import take_option
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.sessions.retention.durations import seconds
+from agent_kernel.sessions.retention.limits import seconds
 
 
 @pytest.mark.parametrize(

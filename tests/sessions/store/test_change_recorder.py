@@ -14,7 +14,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.blob_files import StoreConnection
 from agent_kernel.sessions.store import schema_migration
 from agent_kernel.sessions.store.change_recorder import ChangeRecorder
-from agent_kernel.sessions.store.shared_tables import KEYS, shared_columns
+from agent_kernel.sessions.store.row_changes import KEYS, shared_columns
 from agent_kernel.sessions.tables import rows, turns
 
 KEY = SessionKey("local", "s")

@@ -9,8 +9,7 @@ import keyring
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.sessions.store.encryption_key import read_key
-from agent_kernel.sessions.store.store_url import open_store
+from agent_kernel.sessions.store.store_url import open_store, read_key
 
 KEY = bytes(range(32))
 TEXT = base64.b64encode(KEY).decode()

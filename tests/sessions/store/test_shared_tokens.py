@@ -10,7 +10,7 @@ import pytest
 
 from agent_kernel.core.api_tokens import DAY_S, ApiTokenStore
 from agent_kernel.core.errors import NotFound, StoreError, TokenInvalid
-from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
+from agent_kernel.sessions.log.encrypted_log import EncryptedBus
 from agent_kernel.sessions.log.message_bus import MessageBus, SharedValue
 from agent_kernel.sessions.store.shared_tokens import SharedTokens, open_token_store
 from tests.sessions.log.memory_bus import MemoryBus

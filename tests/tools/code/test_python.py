@@ -12,7 +12,7 @@ from agent_kernel.core.messages import ToolCall
 from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, Variable
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
-from agent_kernel.tools.base.notebook_call import NotebookCallTool
+from agent_kernel.tools.base.notebook_access import NotebookCallTool
 from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.python import LIVE, PythonTools, ResetPython, SandboxPython
 from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment

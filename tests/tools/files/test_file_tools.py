@@ -25,9 +25,7 @@ from agent_kernel.tools.base.tool_source import ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import Documents
-from agent_kernel.tools.files.file_tools import FileTools
-from agent_kernel.tools.files.list_files import ListFiles
-from agent_kernel.tools.files.read_file import MAX_SLICE, SLICE, ReadFile
+from agent_kernel.tools.files.file_tools import MAX_SLICE, SLICE, FileTools, ListFiles, ReadFile
 from tests.tools.files import documents
 
 KEY, OTHER = SessionKey("local", "s"), SessionKey("local", "other")

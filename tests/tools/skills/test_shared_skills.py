@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest, NotFound, QuotaExceeded, StoreError
-from agent_kernel.sessions.log.encrypted_bus import EncryptedBus
+from agent_kernel.sessions.log.encrypted_log import EncryptedBus
 from agent_kernel.sessions.log.message_bus import MessageBus, SharedValue
 from agent_kernel.tools.skills import shared_skills
 from agent_kernel.tools.skills.package import PackageEntry

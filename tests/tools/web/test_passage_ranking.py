@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.tools.web.passage_ranking import PASSAGE_CHARS, fill_budget, passages, scores, split_words
+from agent_kernel.tools.web.web_search import PASSAGE_CHARS, fill_budget, passages, scores, split_words
 
 TEXTS = [
     "The sparrow is a small bird.",

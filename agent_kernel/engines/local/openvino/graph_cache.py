@@ -7,15 +7,18 @@ time.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import shutil
 import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from agent_kernel.engines.local.backend import Progress
 from agent_kernel.engines.local.catalog.derived_cache import identity, publish
-from agent_kernel.engines.local.openvino.tokenizer_cache import PROPERTIES, StoredTokenizer
 
 GRAPH = "openvino_model.xml"
 SPARE = 1.2
@@ -84,3 +87,95 @@ class BuiltModel:
 def is_built(path: Path, cache_dir: Path) -> bool:
     """Return whether the cache contains a graph of this file, made by any version of the library."""
     return any((cache_dir / "openvino").glob(f"{identity(path)}-*/{GRAPH}"))
+
+
+# Stores the OpenVINO tokenizer of a GGUF file on disk: the library needs seconds to derive it from the vocabulary,
+# and a fraction of a second to load it.
+#
+# The manifest in the directory of a stored tokenizer has the digests of its files, and the digest of the part of the
+# GGUF file from which the tokenizer was derived. A tokenizer is loaded only if all of them match; otherwise it is
+# derived again.
+
+
+MANIFEST = "manifest.json"
+FILES = tuple(f"openvino_{part}.{kind}" for part in ("tokenizer", "detokenizer") for kind in ("xml", "bin"))
+SOURCE_BYTES = 16 << 20
+"""Number of bytes at the beginning of a GGUF file whose digest is stored. The vocabulary lies in them: one of 150,000
+tokens takes 6 MB."""
+SAMPLE = "def f(x):  # Grüße, 世界 🙂\n    return {'a': [x, 1.5e3]}\n<|im_start|>user\n"
+"""Text that a stored tokenizer must encode like the one it was derived from: words, code, spaces, other scripts."""
+PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+"""One thread, because waking several takes ten times as long as the work for one token."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTokenizer:
+    """The stored tokenizer of one GGUF file. ``version`` is the version of openvino-genai."""
+
+    path: Path
+    root: Path
+    version: str
+
+    @property
+    def directory(self) -> Path:
+        return self.root / f"{identity(self.path)}-{self.version}-tokenizer"
+
+    def open(self, genai: Any) -> Any:
+        """Return the tokenizer; derive and store it first if it is not stored or if its files are damaged. A tokenizer
+        that cannot be stored is derived for this process only. Raises the library's RuntimeError for a file that it
+        cannot read."""
+        source = _digest(self.path, SOURCE_BYTES)
+        if self._is_intact(source):
+            with suppress(RuntimeError):  # the library cannot read what it wrote itself: derive it again
+                return genai.Tokenizer(str(self.directory), **PROPERTIES)
+        shutil.rmtree(self.directory, ignore_errors=True)
+        # Storing fails if the disk is full (the library raises RuntimeError), if the cache directory cannot be written,
+        # or if the disk has no links. If the library cannot read the model file, the last line raises the error again.
+        with suppress(OSError, RuntimeError):
+            self.root.mkdir(parents=True, exist_ok=True)
+            return self._derive(genai, source)
+        return genai.Tokenizer(str(self.path), **PROPERTIES)
+
+    def _is_intact(self, source: str) -> bool:
+        """Return whether the stored tokenizer was derived from ``source`` and all its files are as they were stored."""
+        try:
+            manifest = json.loads((self.directory / MANIFEST).read_text(encoding="utf-8"))
+            return bool(manifest == {"source": source, "files": _digests(self.directory)})
+        except (OSError, ValueError):
+            return False
+
+    def _derive(self, genai: Any, source: str) -> Any:
+        """Derive the tokenizer, and store it if the stored files give the same tokens. Raises OSError or the library's
+        RuntimeError if the files cannot be written."""
+        with tempfile.TemporaryDirectory(dir=self.root, prefix="tokenizer-", ignore_cleanup_errors=True) as temporary:
+            directory = Path(temporary)
+            link = directory / "model.gguf"
+            os.symlink(self.path.absolute(), link)
+            # The library writes the tokenizer beside the file that it loads.
+            derived = genai.Tokenizer(str(link), enable_save_ov_model=True, **PROPERTIES)
+            link.unlink()
+            stored = genai.Tokenizer(temporary, **PROPERTIES)
+            if _facts(stored) == _facts(derived):
+                manifest = {"source": source, "files": _digests(directory)}
+                (directory / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+                publish(directory, self.directory)
+            return derived
+
+
+def _facts(tokenizer: Any) -> tuple[Any, ...]:
+    """Return the properties of a tokenizer, and its output for a sample text, so that two tokenizers can be
+    compared.
+    """
+    ids = tokenizer.encode(SAMPLE, add_special_tokens=False).input_ids.data[0].tolist()
+    getters = ("get_bos_token", "get_eos_token", "get_eos_token_id", "get_original_chat_template", "get_vocab")
+    return (ids, tokenizer.decode(ids), tokenizer.chat_template, *(getattr(tokenizer, name)() for name in getters))
+
+
+def _digests(directory: Path) -> dict[str, str]:
+    return {name: _digest(directory / name) for name in FILES}
+
+
+def _digest(path: Path, size: int = -1) -> str:
+    """Return the SHA-256 of the first ``size`` bytes of a file, or of the whole file."""
+    with path.open("rb") as file:
+        return hashlib.sha256(file.read(size)).hexdigest()

@@ -10,12 +10,23 @@ a call would begin. Reasoning is separated from the answer and is not part of la
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from agent_kernel.core.messages import Message, Usage, assistant, parse_arguments, tool_result
-from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, OutputFormat, TextChunk, ToolSpec
+from agent_kernel.core.messages import Message, ToolCall, Usage, assistant, parse_arguments, tool_result
+from agent_kernel.core.protocols import (
+    CallChunk,
+    Chunk,
+    EndChunk,
+    EngineRequest,
+    OutputFormat,
+    ReasoningChunk,
+    TextChunk,
+    TokenLogprob,
+    ToolSpec,
+)
 from agent_kernel.engines.local.backend import LoadedModel, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
 from agent_kernel.engines.local.decoding.completion import MAX_TOKENS, Completer, DecodedCompletion, decoding_options
@@ -24,14 +35,52 @@ from agent_kernel.engines.local.decoding.reasoning import ReasoningSplitter
 from agent_kernel.engines.local.grammar.ebnf import Rules, choice
 from agent_kernel.engines.local.grammar.json_schema import bounds_within, json_grammar
 from agent_kernel.engines.local.tool_calling import template_response_parser
-from agent_kernel.engines.local.tool_calling.answer_splitter import AnswerReader
 from agent_kernel.engines.local.tool_calling.call_json import new_call
-from agent_kernel.engines.local.tool_calling.call_parser import MARKS, TAGS, CallParser
-from agent_kernel.engines.local.tool_calling.forced_call import must_call
+from agent_kernel.engines.local.tool_calling.call_parser import MARKS, PYTHON, TAGS, CallParser
+from agent_kernel.engines.local.tool_calling.code_fence_protocol import must_call
 from agent_kernel.engines.local.tool_calling.native_prompt import chat
 from agent_kernel.engines.local.tool_calling.template_probe import TemplateProbe, probe
 from agent_kernel.engines.local.tool_calling.template_response_parser import DeclaredParser, form_of
-from agent_kernel.engines.local.tool_calling.verbatim_calls import VerbatimCalls
+
+# Stores the text that the model wrote for messages with calls, if the chat template would write them differently.
+#
+# The texts are lost when this process ends. The template's form is then used, so that the next prompt differs from
+# the cached one at that message, and the model computes the prompt from there again.
+
+
+ENTRIES = 1024
+CHARS = 4_000_000
+
+
+class VerbatimCalls:
+    """Stores the original texts of messages by the id of the message's first call. The least recently used texts are
+    dropped first."""
+
+    def __init__(self) -> None:
+        self._texts: OrderedDict[str, tuple[Message, str]] = OrderedDict()
+        self._chars = 0
+
+    def of(self, message: Message) -> str | None:
+        """Return the text that the model generated for a message, word for word; None if no text was stored, or if the
+        message has changed since then."""
+        if not message.calls or message.calls[0].id not in self._texts:
+            return None
+        original, text = self._texts[message.calls[0].id]
+        self._texts.move_to_end(message.calls[0].id)
+        return text if (original.text, original.calls) == (message.text, message.calls) else None
+
+    def add(self, message: Message, text: str) -> None:
+        self.forget(message)
+        self._texts[message.calls[0].id] = (message, text)
+        self._chars += len(text)
+        while len(self._texts) > ENTRIES or (self._chars > CHARS and len(self._texts) > 1):
+            _, (_, oldest) = self._texts.popitem(last=False)
+            self._chars -= len(oldest)
+
+    def forget(self, message: Message) -> None:
+        _, text = self._texts.pop(message.calls[0].id, (message, ""))
+        self._chars -= len(text)
+
 
 ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
 """End-of-turn tags of different models. If a model's template contains one, the answer ends there, even if the
@@ -248,3 +297,78 @@ def _sum(first: Usage, second: Usage) -> Usage:
         return second
     total = first + second
     return replace(total, prompt_tokens=first.prompt_tokens, reused_tokens=first.reused_tokens)
+
+
+# Splits the deltas of an answer into reasoning, text and tool calls. The reasoning is separated first, then the calls
+# in the rest.
+
+
+class AnswerReader:
+    """Splits an answer into parts while it arrives; the caller passes each piece to ``push``. ``answer`` is the output
+    without the reasoning; ``text`` and ``calls`` are its parts. If ``done`` is true, the rest of the output is ignored,
+    because the model must not continue after its calls; ``rest`` is the ignored text that has already been pushed. Log
+    probabilities are returned with their text; those of a call are dropped."""
+
+    def __init__(self, parser: CallParser | DeclaredParser, reasoning: ReasoningSplitter, *, parallel: bool) -> None:
+        self._parser = parser
+        self._reasoning = reasoning
+        self._parallel = parallel
+        self._logprobs: list[TokenLogprob] = []
+        self.answer = ""
+        self.text = ""
+        self.calls: list[ToolCall] = []
+        self.done = False
+        self.whole = True
+        """False if the answer contains further calls, which were ignored and are not in ``calls``."""
+
+    @property
+    def rest(self) -> str:
+        return self._parser.rest
+
+    def push(self, delta: TextChunk) -> list[TextChunk | ReasoningChunk | CallChunk]:
+        self._logprobs += delta.logprobs
+        return self._read(self._reasoning.push(delta.text))
+
+    def finish(self, *, cut: bool) -> list[TextChunk | ReasoningChunk | CallChunk]:
+        """Return the last parts. ``cut`` means that the answer did not end by itself: an incomplete call is then
+        returned as text."""
+        parts = self._read(self._reasoning.finish())
+        if self.done:
+            return parts
+        parts += self._accept(self._parser.finish(cut=cut))
+        last_parts = [TextChunk("", tuple(self._logprobs))] if self._logprobs and not self.calls else []
+        return parts + last_parts
+
+    def _read(self, parts: Iterable[TextChunk | ReasoningChunk]) -> list[TextChunk | ReasoningChunk | CallChunk]:
+        read: list[TextChunk | ReasoningChunk | CallChunk] = []
+        for part in parts:
+            if isinstance(part, ReasoningChunk):
+                read.append(part)
+                self._logprobs.clear()
+            elif not self.done:
+                self.answer += part.text
+                read += self._accept(self._parser.push(part.text))
+        return read
+
+    def _accept(
+        self, parts: Iterable[TextChunk | ReasoningChunk | CallChunk]
+    ) -> list[TextChunk | ReasoningChunk | CallChunk]:
+        """Return the parts up to the last call that may run. If only one call is allowed, that is the first call.
+        Otherwise it is the first python call in a code fence, if there is one, because the model must see its output
+        before it makes another call."""
+        accepted: list[TextChunk | ReasoningChunk | CallChunk] = []
+        for part in parts:
+            if self.done:
+                self.whole = False
+                break
+            if isinstance(part, CallChunk):
+                self.calls.append(part.call)
+                self.done = not self._parallel or (part.call.name == PYTHON and self._parser.fenced)
+                self._logprobs.clear()
+            elif isinstance(part, TextChunk):
+                self.text += part.text
+                accepted.append(TextChunk(part.text, tuple(self._logprobs)))
+                self._logprobs.clear()
+                continue
+            accepted.append(part)
+        return accepted

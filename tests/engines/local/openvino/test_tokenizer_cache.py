@@ -14,7 +14,7 @@ import pytest
 
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.catalog import catalog
-from agent_kernel.engines.local.openvino.tokenizer_cache import FILES, MANIFEST, PROPERTIES, StoredTokenizer
+from agent_kernel.engines.local.openvino.graph_cache import FILES, MANIFEST, PROPERTIES, StoredTokenizer
 
 pytestmark = pytest.mark.model("tiny")
 ROOT = Path(__file__).parents[4]
@@ -30,7 +30,7 @@ OPEN = """
 import resource, signal, sys
 from pathlib import Path
 import openvino_genai
-from agent_kernel.engines.local.openvino.tokenizer_cache import StoredTokenizer
+from agent_kernel.engines.local.openvino.graph_cache import StoredTokenizer
 path, root, limit = sys.argv[1:]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import Sampling
-from jupyter_ext.api.anthropic import request_conversion
+from jupyter_ext.api.anthropic import handler
 from jupyter_ext.api.anthropic.conversation import conversation
 from jupyter_ext.api.anthropic.request import MessagesBody
 from jupyter_ext.api.dialects.prompt_tokens import estimate_tokens
@@ -33,7 +33,7 @@ def body(**more: Any) -> MessagesBody:
 
 def turn_request(**more: Any) -> DialectRequest:
     read = body(**more)
-    return request_conversion.build(read, conversation(read, {}))
+    return handler.build_turn(read, conversation(read, {}))
 
 
 def test_a_plain_request_turns_no_tool_of_the_server_on() -> None:
@@ -222,7 +222,7 @@ def test_a_top_p_of_0_is_the_likeliest_token_and_a_top_k_of_0_no_limit() -> None
     ],
 )
 def test_how_thinking_is_shown(thinking: Any, shown: str) -> None:
-    assert request_conversion.thinking(body(thinking=thinking, max_tokens=2000)) == shown
+    assert handler.thinking_options(body(thinking=thinking, max_tokens=2000)) == shown
 
 
 @pytest.mark.parametrize("key", ["output_config", "output_format"])
@@ -266,7 +266,7 @@ def test_an_estimate_of_tokens_grows_with_all_that_is_sent_and_says_what_it_is()
     def count(**more: Any) -> int:
         read = body(**more)
         told = estimate_tokens(
-            conversation(read, {}).messages, request_conversion.build(read, conversation(read, {})).request.functions
+            conversation(read, {}).messages, handler.build_turn(read, conversation(read, {})).request.functions
         )
         assert told["estimated"] is True
         tokens: int = told["input_tokens"]

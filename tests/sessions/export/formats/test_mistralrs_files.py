@@ -16,7 +16,7 @@ from agent_kernel.core.files import File
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.contract_tests.files import LARGE, bytes_of, file
-from agent_kernel.sessions.export import consistent_read
+from agent_kernel.sessions.export import store_copy
 from agent_kernel.sessions.export.formats import mistralrs_files
 from agent_kernel.sessions.export.formats.json_reader import Fields
 from agent_kernel.sessions.export.import_export import copy_session, export_session, import_session
@@ -53,7 +53,7 @@ async def test_what_leaves_with_a_session_comes_back(store: SessionStore, format
 
 async def test_large_ones_lie_beside_a_notebook_under_their_hash(store: SessionStore) -> None:
     await store_files(store)
-    whole = await consistent_read.read_snapshot(store, KEY)
+    whole = await store_copy.read_snapshot(store, KEY)
     assert whole is not None
     written = export(whole, inline_bytes=1000)
     assert written.files == {hashlib.sha256(LARGE).hexdigest(): LARGE}
@@ -64,7 +64,7 @@ async def test_large_ones_lie_beside_a_notebook_under_their_hash(store: SessionS
 
 
 async def test_what_is_too_large_for_a_document_stays_named_and_a_copy_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consistent_read, "DOCUMENT_BYTES", 4000)
+    monkeypatch.setattr(store_copy, "DOCUMENT_BYTES", 4000)
     store = MemoryStore()
     await whole_turns(store, 1)
     await store.add_files(KEY, [(file("file-1", HUGE, name="huge"), HUGE), (file("file-2"), b"hello")])
