@@ -1,5 +1,5 @@
 """Finds the engine for a name. A name can mean the server's own engine, an engine of the configuration, a model of the
-catalog or of a hub, a path, or a URL. No engine is ever chosen automatically."""
+catalog or of a hub, a path, or a URL. The registry never chooses an engine by itself."""
 
 from __future__ import annotations
 

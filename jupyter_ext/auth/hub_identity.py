@@ -30,8 +30,8 @@ ADMINISTERS = "admin:services"
 
 
 class HubIdentityProvider(IdentityProvider):
-    """Identifies users by asking the hub about the token of a request. Nothing else opens the server: it has no token
-    of its own, no password and no cookie."""
+    """Identifies users by asking the hub about the token of a request. The server accepts no other credential: it has
+    no token of its own, no password and no cookie."""
 
     cache_s = Int(
         30,

@@ -148,8 +148,8 @@ class SidecarFile:
         self.beside_bak.unlink(missing_ok=True)
 
     def files(self, hashes: Collection[str], max_bytes: int) -> dict[str, bytes]:
-        """Return the media files of ``hashes`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
-        followed."""
+        """Return the contents of the media files with these ``hashes``, by hash, up to ``max_bytes`` bytes in total.
+        Symbolic links are not followed."""
         contents: dict[str, bytes] = {}
         if self.blobs.is_symlink():
             return contents

@@ -41,7 +41,7 @@ Charges: TypeAlias = Mapping[tuple[QuotaAccount, int], int]
 
 
 class SpendingRows(Protocol):
-    """The interface of the storage of spent tokens. Both methods raise StoreError."""
+    """The interface of a store for the numbers of spent tokens. Both methods raise StoreError."""
 
     async def read(self, account: QuotaAccount, since: int) -> Mapping[int, int]:
         """Return the tokens that the account has spent in each minute after ``since``."""

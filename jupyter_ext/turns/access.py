@@ -167,7 +167,8 @@ class Access:
         return name
 
     def check_visible(self, caller: Caller, engine: str) -> None:
-        """Raise UnknownModel for a model server that another user added, as for one that does not exist."""
+        """Raise UnknownModel if another user added this model server. The error is the same as for a server that does
+        not exist."""
         if self.engines.hides(engine, caller.namespace):
             raise UnknownModel(f"There is no engine or model {engine[:100]!r} here.")
 

@@ -1,4 +1,4 @@
-"""Builds the request of a turn that replaces an earlier turn and repeats its prompt."""
+"""Builds the request for a turn that replaces an earlier turn and has the same prompt."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def server_unreachable() -> ServerUnreachable:
 
 
 class CopiedLog(EventLog):
-    """The copy of another server's log, under its numbers. ``idle_s`` tells how long nobody has read it."""
+    """The copy of another server's log, under its numbers. ``idle_s`` is the number of seconds since a client last read
+    it."""
 
     def __init__(self, turn: str, session: str) -> None:
         super().__init__(turn, session)

@@ -345,8 +345,8 @@ class Turns:
 
 
 def _with_version(announce: Emit, version: TurnVersion | None) -> Emit:
-    """Return an ``announce`` function that inserts the event ``version`` before the ContextBuilt event: by then the
-    turn has saved its request."""
+    """Return a function like ``announce`` that emits the event ``version`` directly before the ContextBuilt event,
+    because the turn has saved its request by then."""
     waiting = [version] if version else []
 
     def emit(body: EventBody) -> None:

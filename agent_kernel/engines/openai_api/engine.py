@@ -69,8 +69,8 @@ class OpenAIEngine:
     ContextOverflow and EngineError.
 
     A request is sent again only if no token of its answer has arrived. An answer that breaks off later is an error, so
-    that nobody is shown two beginnings and no tool call runs twice. Fields that the server refuses are left out of
-    later requests; ``info().details`` lists them.
+    that the beginning of an answer is never shown twice and no tool call runs twice. Fields that the server refuses are
+    left out of later requests; ``info().details`` lists them.
     """
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:

@@ -210,8 +210,8 @@ class Fallback:
         close(self._pipe)
 
     def reap(self) -> None:
-        """Reap the process of the previous call's fallback, which has exited. This happens at the next call and not
-        at once, because the system needs time to free a lot of memory."""
+        """Reap the process of the previous call's fallback, which has exited. The caller does this at the next call and
+        not at once, because the system needs time to free the memory of a large process."""
         with contextlib.suppress(OSError):
             os.waitpid(self.pid, 0)
 
@@ -234,7 +234,7 @@ def _sleep(wake: int, dropped: int) -> None:
 
 
 def _offsets() -> dict[int, int]:
-    """Return the read and write positions of the open files, by descriptor."""
+    """Return the position (offset in bytes) of each open file, by descriptor."""
     offsets = {}
     for fd in range(3, MAX_FILES):
         with contextlib.suppress(OSError):

@@ -125,7 +125,8 @@ class DraftProcess:
         ``names`` that it created. If it has the key ``describe``, ``describe_data`` is called with the value as
         arguments and no code runs. If the state could not be restored, the draft has ended and the result has ``lost``
         True. Raises DraftEnded if the process ended during the call. A keyboard interrupt ends the call. ``stopped``
-        returns True after an interrupt, because a KeyboardInterrupt in a finalizer gets lost."""
+        returns True after an interrupt, because Python ignores a KeyboardInterrupt that is raised in a finalizer.
+        """
         try:
             request: dict[str, Any] = {"code": code, "threads": ThreadFacts.of(self.pid)._asdict()}
             if returns_value:

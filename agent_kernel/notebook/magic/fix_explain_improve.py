@@ -191,8 +191,8 @@ def _known_names(shell: Any) -> set[str]:
 
 
 def _names_that_matter(shell: Any, traceback: str) -> list[str]:
-    """Return the variables used in the statements of the traceback, innermost frame first. For an unknown name, add
-    variables with a similar name."""
+    """Return the names of the variables in the statements that the traceback shows, innermost frame first. For an
+    unknown name, add variables with a similar name."""
     known = _known_names(shell)
     sources = list(shell.user_ns.get("In", ()))
     names: dict[str, None] = {}

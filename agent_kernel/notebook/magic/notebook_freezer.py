@@ -235,8 +235,8 @@ def _answer(output: Any) -> str:
 
 
 def _is_around(output: Any) -> bool:
-    """Return True for outputs of an agent cell that are not part of the answer: tool calls, notices, the status line of
-    the turn."""
+    """Return whether an output of an agent cell is not part of the answer, but shows a tool call, a notice or the
+    status line of the turn."""
     data = _data(output)
     return TURN_MIME in data or data.get("text/html", "").startswith(AROUND)
 

@@ -32,7 +32,7 @@ class Clock:
 
 @dataclass
 class Talk:
-    """A session with an open turn, and short methods for the steps of tests."""
+    """A session with an open turn, with short methods for the steps of a test."""
 
     store: SessionStore
     owner: Owner

@@ -1,5 +1,5 @@
-"""Tests of the data that a store has about a session besides its items: description, summaries, hashes of its
-beginnings, and the cells of its turns."""
+"""Tests of the data that a store has about a session besides its items: its description, its summaries, the hashes of
+its first messages, and the cells of its turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Holds the client of a shared database. It is connected at the first use, and again after it broke."""
+"""Holds the client of a shared database. The client connects at the first use, and connects again after its connection
+broke."""
 
 from __future__ import annotations
 

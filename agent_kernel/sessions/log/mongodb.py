@@ -1,5 +1,5 @@
 """The log of several servers in MongoDB: batches of entries in four collections. No transactions are used, so a server
-that is not part of a replica set will do. ``prefix`` in the URL replaces ``agent_kernel`` in the names:
+outside a replica set is sufficient. ``prefix`` in the URL replaces ``agent_kernel`` in the names:
 
 - ``agent_kernel_head``: one document with the number of the newest batch and, in ``tail``, that batch. Replacing it,
   if it still has the number that the writer knows, is the commit;

@@ -183,9 +183,11 @@ class Redactor:
 
     def is_clean(self, text: str, shortest: int) -> bool:
         """Return True if ``text`` contains neither a secret nor the beginning of one with at least ``shortest``
-        characters. This takes one search. If the result is False, ``text`` and ``held_from`` have to examine the text.
+        characters. This takes one search. If the result is False, the caller has to call the methods ``text`` and
+        ``held_from``, which search more exactly.
 
-        Every secret of PATTERNS begins with one of PREFIXES, so a text without such a beginning has no secret."""
+        Every secret of PATTERNS begins with one of PREFIXES, so a text without such a beginning has no secret.
+        """
         return not self._extra and not self._may_begin(text, shortest)
 
     def _may_begin(self, text: str, shortest: int) -> bool:

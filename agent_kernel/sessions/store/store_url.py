@@ -1,5 +1,6 @@
 """Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:``, or a database that several
-servers share. The URL of a shared database may end with ``#key=`` and the place of a key."""
+servers share. The URL of a shared database may end with ``#key=`` and the location of the encryption key (see
+``encryption_key.py``)."""
 
 from __future__ import annotations
 

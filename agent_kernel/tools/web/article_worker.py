@@ -3,8 +3,8 @@ output.
 
 A request is two frames: the JSON object ``{url, charset}`` and the HTML. An answer is one frame, ``{title, text}`` or
 ``{problem}``. Before any request, the program writes ``{}``, or ``{missing}`` with the name of a library that is not
-installed. It runs as a separate process with limits, because a page may have been made to exploit a parser. It uses
-only the standard library and the library that finds the article.
+installed. It runs as a separate process with limits, because somebody may have written a page that exploits a parser.
+It uses only the standard library and the library that finds the article.
 """
 
 from __future__ import annotations

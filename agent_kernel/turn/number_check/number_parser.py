@@ -182,7 +182,7 @@ def _values(digits: str, *, program: bool) -> list[NumberReading]:
 
 
 def _parse_both_marks(digits: str) -> list[NumberReading]:
-    """Read a number that contains both a comma and a dot: the separator that comes last is the decimal one, and the
+    """Parse a number that contains both a comma and a dot: the separator that comes last is the decimal one, and the
     other separates groups of digits."""
     decimal = max(".,", key=digits.rfind)
     other = "," if decimal == "." else "."

@@ -43,7 +43,7 @@ SEARCHED = 5000
 
 
 def brief(session: Session) -> dict[str, Any]:
-    """Return the facts that every caller of the namespace may see."""
+    """Return the fields of a session that every caller of the namespace may see."""
     return {
         "id": session.key.id,
         "title": session.title,

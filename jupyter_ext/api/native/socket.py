@@ -89,7 +89,7 @@ PAGE_MESSAGES: TypeAdapter[Any] = TypeAdapter(
 
 
 class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ignore[misc]  # neither stream is used
-    """The server side of a page's connection.
+    """The server's end of the WebSocket connection of one page.
 
     A message is answered before the next one is read, so a page that does not read the answers delays only itself. An
     error is sent to the page and leaves the connection open.

@@ -80,7 +80,8 @@ def page_files() -> PageFiles:
 
 
 class PageHandler(JupyterHandler):
-    """The page. A request with the code of a login link logs in the browser and leads to the address without it."""
+    """The handler of the page. For a request with the code of a login link, it sets the login cookie and redirects to
+    the address without the code."""
 
     @property
     def content_security_policy(self) -> str:

@@ -1,8 +1,8 @@
 """Stores the OpenVINO graph of a GGUF file on disk: building it takes 5 to 15 s, loading it 1 to 2 s.
 
 The directory of a graph is named by the file's identity and the library's version. When a new graph is complete, those
-of other versions are removed. A graph is put in place by one rename, so that two processes may build it at the same
-time.
+of other versions are removed. A complete graph gets its final name by one rename, so that two processes may build it at
+the same time.
 """
 
 from __future__ import annotations

@@ -256,8 +256,8 @@ def with_check(code: str, hidden: Sequence[str], question: str) -> str:
 
 
 def _plain_literals(text: str) -> str:
-    """Return a literal, or a call whose arguments are literals, in plain layout; an empty string if the text is
-    neither."""
+    """Return ``text`` in the layout that ``ast.unparse`` writes if it is a literal or a call whose arguments are
+    literals; an empty string for any other text."""
     tree = parse_or_empty(text).body
     if len(tree) != 1 or not isinstance(tree[0], ast.Expr):
         return ""
