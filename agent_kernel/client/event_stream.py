@@ -1,4 +1,5 @@
-"""Receives the events of one turn over HTTP, each once and in order. Opens the stream again after a lost connection."""
+"""Receives the events of one turn over HTTP, each once and in order. After a lost connection, it opens the stream
+again."""
 
 from __future__ import annotations
 

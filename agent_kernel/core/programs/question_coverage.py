@@ -176,8 +176,9 @@ def _uses(code: str, label: str) -> bool:
 
 
 def _fills(code: str, label: str) -> bool:
-    """Return whether the program fills the missing values of the column, of a variable or of a whole table. Filling
-    those of a result that it computes from the column does not count, because this gives other values."""
+    """Return whether the program fills the missing values of the column, of a variable or of a whole table. Filling the
+    missing values of a result that was computed from the column does not count, because the result is different
+    then."""
     column = re.escape(repr(label))
     methods = r"\.(?:fillna|replace|where|mask|interpolate|isna|isnull|[fb]fill)\("
     return bool(re.search(rf"{column}\]*{methods}|\b\w+{methods}|fillna\([^)]*{column}|to_numeric|Imputer", code))

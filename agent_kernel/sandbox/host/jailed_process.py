@@ -308,7 +308,7 @@ class JailedProcess:
         return data
 
     async def _obey(self, lines: asyncio.StreamReader) -> None:
-        """Read the messages of the supervisor and record what it reports, until the supervisor ends."""
+        """Read the messages of the supervisor, and record their content, until the supervisor ends."""
         while line := await lines.readline():
             message = json.loads(line)
             if "refreshed" in message:
@@ -323,7 +323,8 @@ class JailedProcess:
                 self.ended = self.ended or message.get("why") or killed or _describe_exit(message["exit"])
 
     def _end(self, why: str) -> None:
-        """Stop using the worker, for the reason ``why``. The supervisor then ends it, or reports how it has ended."""
+        """Stop using the worker, and record the reason ``why``. The supervisor then ends the worker, or reports how the
+        worker has ended."""
         self.ended = self.ended or why
         self._control.close()
 

@@ -40,7 +40,7 @@ def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, 
 
 
 def refuse(fd: int, reason: str, layers: Mapping[str, Any]) -> None:
-    """Report to the server why the worker cannot start."""
+    """Send the ``reason`` why the worker cannot start to the server."""
     WorkerChannel(fd).send({"type": "refused", "reason": reason, "layers": layers})
 
 
@@ -173,7 +173,7 @@ class CodeWorker:
         return self._present(value)
 
     def _provide(self, code: str) -> None:
-        """Import the modules that the code uses but does not import."""
+        """Import the modules that ``code`` uses but does not import."""
         for line in missing_imports(code, self._namespace):
             exec(line, self._namespace)
         rich_display.sane_frames()

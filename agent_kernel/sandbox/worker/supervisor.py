@@ -329,8 +329,8 @@ def _default_signals() -> None:
 
 def _let_go(protocol_fd: int) -> None:
     """Close this process's copies of the worker's channels, so that the server sees an end of file on them when the
-    worker ends. Descriptors 1 and 2 become copies of standard input, which is /dev/null: it cannot be opened by name
-    while the file tree is switched."""
+    worker ends. Descriptors 1 and 2 become copies of standard input, which is /dev/null, because /dev/null cannot be
+    opened by its name while the file tree is being switched."""
     os.close(protocol_fd)
     for fd in (1, 2):
         os.dup2(0, fd)
