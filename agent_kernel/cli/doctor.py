@@ -22,7 +22,8 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
 
 _SHARED_WITH_BUS = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
-"""What servers share in addition to sessions if they can send messages to each other through their database."""
+"""The data that servers share in addition to sessions if they can send messages to each other through their
+database."""
 
 
 def doctor(args: argparse.Namespace) -> int:

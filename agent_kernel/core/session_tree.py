@@ -19,7 +19,7 @@ from agent_kernel.core.messages import Media
 from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
 
 AFTER_EVERY_SEQ = 2**62
-"""Larger than every number (seq) of an item."""
+"""A number that is larger than the seq of every item."""
 
 
 @dataclass(frozen=True, slots=True)

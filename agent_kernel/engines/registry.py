@@ -87,7 +87,7 @@ class NamedEngines:
         self._egress = EgressPolicy(settings.local_only)
         self.stored = AddedServers(settings.data_dir)
         for server in self.stored.load():
-            if server.name not in {*self._configured, *self._own_names}:  # the configuration comes first
+            if server.name not in {*self._configured, *self._own_names}:  # servers of the configuration take precedence
                 self._added[server.name] = server
         try:
             self._check(own.info())

@@ -146,7 +146,8 @@ def _rule(route: Route, name: str) -> Rule:
     return route.pattern, handler, {"route": name, "scopes": RouteScopes(route.scopes, route.by_verb)}
 
 
-RULES = [_rule(UNKNOWN._replace(pattern=rf"{PREFIX}(/responses/compact)"), "unknown")]  # otherwise a response's id
+# Without this rule, the path ``responses/compact`` would be read as the route of the response with the id ``compact``.
+RULES = [_rule(UNKNOWN._replace(pattern=rf"{PREFIX}(/responses/compact)"), "unknown")]
 RULES += [_rule(route, name_of(route.pattern)) for route in ROUTES]
 RULES.append(_rule(UNKNOWN, "unknown"))
 """The routes as rules of tornado; each handler knows the name and the scopes of its route."""

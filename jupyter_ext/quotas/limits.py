@@ -145,7 +145,7 @@ class Limits:
         try:
             self._refuse_if_full(await self.rates.count(start.id, self.rate_limits(accounts)))
         except asyncio.CancelledError:
-            start.undo()  # it may have been counted
+            start.undo()  # the start may have been counted in spite of the error
             raise
         try:
             self._refuse_if_running(await self.slots.take(start.id, self.slot_limits(accounts)))

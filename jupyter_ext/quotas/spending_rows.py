@@ -19,7 +19,7 @@ from agent_kernel.sessions.store.database import Database
 HOUR, DAY = 60, 24 * 60
 """The lengths of an hour and a day in minutes."""
 TIDY = 10
-"""How often old rows are deleted, in minutes."""
+"""Minutes between two deletions of old rows."""
 KEEP_S = (DAY + HOUR) * 60.0
 
 

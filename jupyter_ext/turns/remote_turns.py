@@ -29,11 +29,11 @@ OPEN_FIND_S = 3.0
 that server exists unless it died a moment ago."""
 COMMAND_S = CANCEL_WITHIN_S + 1.0
 RENEW_S = 5.0
-"""How often the server of a followed turn is asked to go on."""
+"""Seconds between two requests to the server of a followed turn to continue publishing the turn."""
 UNANSWERED = 2
-"""After so many questions without an answer, the store decides whether the turn is still running."""
+"""Number of unanswered questions after which this server looks in the store whether the turn is still running."""
 IDLE_S = 30.0
-"""How long a copy without readers is kept."""
+"""Seconds for which a copy without readers is kept."""
 LOST = "The server that ran this turn does not answer any more."
 
 log = logging.getLogger(__name__)
@@ -184,7 +184,7 @@ class RemoteTurns:
         remote = RemoteTurn(link, namespace, turn)
         try:
             answer = await remote.renew(OPEN_FIND_S if is_open else FIND_S, new=True)
-            facts = answer or remote.facts  # facts that a server published before it died
+            facts = answer or remote.facts  # a server that ended may have published them
             if not facts:
                 if is_open:
                     await self._store.recover()

@@ -36,9 +36,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 QUESTIONS: Topic = ("", "questions")
 KEEP_S = 10.0
-"""How long a question or an answer is kept for a server that does not read at the moment."""
+"""Seconds for which a question or an answer is kept for a server that does not read at the moment."""
 WAIT_S = 1.0
-"""How often the database is read where it sends no notifications."""
+"""Seconds between two reads of a database that sends no notifications."""
 RETRY_S = 1.0
 MOST_KNOWN = 10_000
 """Number of questions that are remembered, so that none of them is answered twice."""

@@ -25,9 +25,9 @@ from jupyter_ext.turns.event_log import EventLog
 from jupyter_ext.turns.turn_versions import ASKED, ASKED_PARTS, TurnVersions, branch_name, fingerprint, fingerprints
 
 KEEP_S = 600.0
-"""How long the log of a turn is kept after its end. Later its events are rebuilt from the stored items."""
+"""Seconds for which the log of a turn is kept after its end. Later its events are rebuilt from the stored items."""
 POLL_S = 0.5
-"""How often a waiting turn checks whether another server's turn of its session has ended."""
+"""Seconds between two checks of a waiting turn whether another server's turn of its session has ended."""
 DELTAS_PER_S = 20
 """Maximum number of deltas that a turn sends in a second. Those that arrive faster are joined."""
 PULSE_S = 1.0

@@ -13,7 +13,7 @@ answer, or in an output that has it."""
 SLOT_VALUE = r"[^\[\]@\n]{1,80}"
 MAX_SLOTS = 40
 NO_VALUES = frozenset({"nan", "inf", "-inf", "nat", "none", "<na>"})
-"""What a program prints for a value that does not exist, in lower case."""
+"""Texts that a program prints for a value that does not exist, in lower case."""
 COUNTS = ("no", "one", "two", "three", "four", "five", "six")
 DECIMALS = re.compile(
     rf"\b({'|'.join(COUNTS)}|\d)[ -](?:decimals?|Nachkommastellen?|décimales?|decimales)\b", re.IGNORECASE

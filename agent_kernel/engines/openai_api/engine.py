@@ -210,7 +210,7 @@ class OpenAIEngine:
             try:
                 listed = await self._connection.models()
             except (EngineFault, RequestRefused, AgentKernelError) as problem:
-                if self._model:  # the request itself will report the problem
+                if self._model:  # the model is known; if the server has a problem, the request reports it
                     self._asked = isinstance(problem, RequestRefused)
                     return
                 raise self._listing_error(problem) from None

@@ -45,7 +45,7 @@ NO_TRIAL = {"status": "error", "text": "This draft cannot be copied, so nothing 
 """The answer for a program that was not tried, because the draft could not be copied and so the program's effects could
 not be undone. The draft is unchanged."""
 REFUSALS = {1, 13, 30}
-"""The error numbers EPERM, EACCES and EROFS: the jail refused what the code tried."""
+"""The error numbers EPERM, EACCES and EROFS: the jail refused an operation of the code."""
 NO_FRONT_END = "a draft has no connection to the notebook: widgets, input and comms need your kernel"
 MATPLOTLIB = (".cache/matplotlib", ".config/matplotlib")
 """Directories below the home directory whose files are copied for matplotlib: the user's settings, and the font list,

@@ -87,7 +87,9 @@ class DraftProcess:
         for_draft = ChildEnds(*theirs, directory, os.getpid(), random.getstate())
         try:
             with visible_paths.examining_once():
-                jail.readable_paths()  # the draft needs the same listings, and finds them in its memory
+                # The draft needs these listings too. It finds them in its memory, which is a copy of this process's
+                # memory.
+                jail.readable_paths()
                 keeper = fork()
                 if keeper == 0:
                     become_draft(shell, for_draft)

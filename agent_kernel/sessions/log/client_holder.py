@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 ATTEMPTS = 2
-"""How often a call is tried if its connection breaks. Everything that the logs send can safely be repeated."""
+"""Maximum number of times that a call is tried if its connection breaks. Everything that the logs send can safely be
+repeated."""
 
 
 class ClientHolder:

@@ -32,9 +32,9 @@ PAGE = 200
 PIECE_BYTES = 8 * 1024 * 1024
 """Maximum number of bytes in one piece; MongoDB refuses documents of more than 16 MiB."""
 DATABASE, PREFIX = "agent-kernel", "agent_kernel"
-"""The database if the URL names none, and what the names of the collections begin with."""
+"""DATABASE is used if the URL names no database. The names of the collections begin with PREFIX."""
 CLOCK_KEPT_S = 10.0
-"""How long the difference between the clock of the server and our own is used before it is measured again."""
+"""Seconds after which the difference between the clock of the server and our own is measured again."""
 _HEAD = "head"
 
 

@@ -122,7 +122,7 @@ class Redactor:
         if not self._searches or not text:
             return text
         clean, start = [], 0
-        while len(text) - start > MAX_CHARS:  # a piece must end where no secret can continue
+        while len(text) - start > MAX_CHARS:  # a piece must end at a place across which no secret can extend
             piece = text[start : start + MAX_CHARS]
             end = self.held_from(piece)
             clean.append(self._clean(piece[:end]))

@@ -57,7 +57,7 @@ def article(html: bytes, charset: str, url: str) -> dict[str, str]:
 
     decoded = _decode(html, charset)
     tree = trafilatura.load_html(decoded if charset else html)
-    if tree is None:  # a fragment of a page
+    if tree is None:  # the HTML is only a fragment of a page
         tree = trafilatura.load_html(f"<html><body>{decoded}</body></html>")
     if tree is None:
         return {"title": "", "text": ""}

@@ -64,7 +64,8 @@ CURES = {
     "has equal values in different spaces": (IGNORES_SPACES,),
     "has equal values in different case or spaces": (IGNORES_CASE, IGNORES_SPACES),
 }
-"""What a program that uses a column must contain, all of it, for each problem that a fact states."""
+"""For each problem of a column that a fact states: the pieces of code that a program which uses the column must
+contain, all of them."""
 
 FUNCTION = re.compile(
     r"^(?:[\w ]+: )?(?P<name>[A-Za-z_]\w*): function .*, defined by\n(?P<source>(?:    .*(?:\n|\Z)|[ \t]*\n)+)",

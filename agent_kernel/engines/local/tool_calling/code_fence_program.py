@@ -25,7 +25,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
 MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
 LOOP = "loop"
-"""How decoding ends if the model writes the same line again and again."""
+"""The reason for the end of decoding if the model writes the same line again and again."""
 MAX_EQUAL_LINES = 4
 """Number of equal lines in a program after which its decoding ends. They may be in different places."""
 MIN_LINE = 30
