@@ -86,7 +86,7 @@ class SessionSnapshot:
         for name in names:
             turns, items = self.select_branch(name)
             # A branch can begin within the turn, behind its question.
-            if any(one.id == turn for one in turns) and (not last or any(item.seq == last for item in items)):
+            if any(known.id == turn for known in turns) and (not last or any(item.seq == last for item in items)):
                 return tuple(item for item in items if item.seq <= last)
         return None
 

@@ -157,7 +157,7 @@ def _refuse_fix(shell: Any, number: int, source: str, traceback: str, code: str)
 def diff_bundle(failed: str, proposed: str) -> Bundle:
     """Return the difference between the failed cell and the proposed cell as a MIME bundle."""
     lines = difflib.unified_diff(failed.splitlines(), proposed.splitlines(), n=100, lineterm="")
-    text = "\n".join(itertools.islice(lines, 3, None))  # without the headers, which name files
+    text = "\n".join(itertools.islice(lines, 3, None))  # the first lines are headers with file names
     return {"text/markdown": code_block(text, "diff"), "text/plain": text}
 
 
