@@ -144,7 +144,7 @@ class Access:
         name = model or chosen
         if name == ADDRESS_ELSEWHERE:
             raise UnknownModel(
-                "The model server of this conversation was chosen by its address, on another server of this store.",
+                "This conversation uses a model server whose address is known only on the server where it was chosen.",
                 hint="Choose another model, or name the model server in the configuration of all servers.",
             )
         if name != chosen and not self.may_choose(caller, name):
