@@ -136,7 +136,7 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
         )
     try:
         return _import_class(name)(settings)
-    except TypeError as error:  # not a class, or one with other parameters
+    except TypeError as error:  # the object is not a class, or its parameters differ
         raise InvalidRequest(f"{name} cannot be created from the settings: {error}.") from error
 
 

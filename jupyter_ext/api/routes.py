@@ -78,7 +78,7 @@ ROUTES = [
     Route(rf"{PREFIX}/sessions/{ID}/usage", "native.summaries:UsageHandler", OWN),
     Route(rf"{PREFIX}/sessions/{ID}/variables", "native.sandbox_variables:VariablesHandler", ALL),
     Route(rf"{PREFIX}/sessions/{ID}/variables/{ID}", "native.sandbox_variables:VariableHandler", ALL),
-    Route(rf"{PREFIX}/sessions/{ID}/rebuild", "native.sandbox_variables:RebuildHandler", ALL),  # runs code
+    Route(rf"{PREFIX}/sessions/{ID}/rebuild", "native.sandbox_variables:RebuildHandler", ALL),  # this route runs code
     Route(
         rf"{PREFIX}/sessions/{ID}/permissions", "native.approvals:PermissionsHandler", ALL, {"GET": OWN}
     ),  # revoking a denial permits more than before
@@ -100,7 +100,7 @@ ROUTES = [
     Route(rf"{PREFIX}/binding/variables", "native.kernel_variables:KernelVariablesHandler", ALL),
     Route(rf"{PREFIX}/binds/{ID}", "native.binding:BindHandler", PERSON),
     Route(rf"{PREFIX}/binds/{ID}/confirm", "native.binding:BindConfirmHandler", PERSON),
-    Route(rf"{PREFIX}/mcp", "mcp.handler:McpHandler", ALL),  # reads notebooks
+    Route(rf"{PREFIX}/mcp", "mcp.handler:McpHandler", ALL),  # this route reads notebooks
     Route(rf"{PREFIX}/skills", "native.skills:SkillsHandler", SKILLS),
     Route(rf"{PREFIX}/skills/{ID}", "native.skills:SkillHandler", SKILLS),
     Route(rf"{PREFIX}/skills/{ID}/versions", "native.skills:SkillVersionsHandler", SKILLS),

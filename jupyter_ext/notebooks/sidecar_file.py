@@ -207,7 +207,7 @@ class SidecarFile:
             _write_temporary(self.bak, present).replace(self.bak)
             return
         spare.replace(self.bak)
-        # Renaming does nothing if both names are links to the same file, as after a process was killed here.
+        # Renaming does nothing if both names are links to the same file: a process may have been killed here.
         spare.unlink(missing_ok=True)
 
     def _move_beside_bak(self) -> None:

@@ -104,7 +104,8 @@ class RemoteTurn:
         return answer
 
     async def renew(self, within_s: float, *, new: bool = False) -> Mapping[str, Any] | None:
-        """Ask the server to publish the turn, and return its facts; None if it does not answer."""
+        """Ask the server to publish the turn. Return what ``open`` needs for a copy of the turn, or None if the server
+        does not answer."""
         missed = self.missed.is_set()
         self.missed.clear()
         facts = await self._link.ask(self._namespace, self._turn, "follow", {"new": new, "missed": missed}, within_s)
@@ -184,7 +185,7 @@ class RemoteTurns:
         remote = RemoteTurn(link, namespace, turn)
         try:
             answer = await remote.renew(OPEN_FIND_S if is_open else FIND_S, new=True)
-            facts = answer or remote.facts  # a server that ended may have published them
+            facts = answer or remote.facts  # a server that has ended may have published the turn before
             if not facts:
                 if is_open:
                     await self._store.recover()

@@ -198,7 +198,7 @@ class Turns:
         engine = self._runtime.engines.get(order.request.model)
         start = await self._limits.count_start(order.key.namespace, order.token)
         try:
-            self._check_free(order.key, queue)  # again, because another turn may have started meanwhile
+            self._check_free(order.key, queue)  # checked again, because another turn may have started meanwhile
             entry = self._limits.enter(engine, start)
         except AgentKernelError:
             start.undo()

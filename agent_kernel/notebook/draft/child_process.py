@@ -306,7 +306,7 @@ def _detach(ends: ChildEnds) -> None:
     needed_fds = {0, 1, 2, ends.requests, ends.results, ends.reports, ends.wake, nothing}
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd not in needed_fds:
-            with contextlib.suppress(OSError):  # the descriptor of the listing itself
+            with contextlib.suppress(OSError):  # os.listdir has already closed its own descriptor
                 os.dup2(nothing, fd, inheritable=False)
 
 

@@ -271,7 +271,7 @@ def _limit_seconds(seconds: float) -> Iterator[None]:
         raise TookTooLong
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # repeated, in case the first exception is swallowed
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # repeats, because code may suppress the first exception
     try:
         yield
     finally:

@@ -134,7 +134,7 @@ class Claim:
                     self._post({"action": "renew", **record})
                     renewed, reported = time.monotonic(), record
             except ServerUnreachable:
-                continue  # output that was not forwarded is part of the answer
+                continue  # the result of the call contains the output that was not forwarded
             except AgentKernelError:
                 return
 

@@ -112,7 +112,7 @@ def complete_file(beginning: str) -> list[str]:
                     paths.append(f"{path}/")
                 elif NAMED.fullmatch(path) and _readable_path(path) is not None:
                     paths.append(path)
-    except (OSError, ValueError):  # a folder that is not there, or text that is no path
+    except (OSError, ValueError):  # the folder does not exist, or the text is not a path
         return []
     return sorted(paths)
 

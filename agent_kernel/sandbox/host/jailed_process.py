@@ -246,7 +246,7 @@ class JailedProcess:
                 async with asyncio.timeout(END_S):
                     await self._refreshed.wait()
             except TimeoutError:
-                return  # a very large directory: the code sees its earlier state in this run
+                return  # the directory is very large: in this run, the code sees its earlier state
 
     async def _watch_disk(self, run: SandboxRun, workdir: str) -> None:
         free = _free_mb(workdir)
@@ -333,7 +333,7 @@ class JailedProcess:
         os.close(pidfd)
         self._process.wait()
         self._surroundings.kill()
-        if self._group:  # a supervisor that was killed could not end them
+        if self._group:  # a supervisor that was killed could not end its processes
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
         self._tasks.append(asyncio.create_task(self._notify_ended()))

@@ -144,7 +144,7 @@ class CodeWorker:
     def _finish(self, answer: Mapping[str, Any]) -> None:
         try:
             try:
-                self._running = True  # drawing takes a while: it can be interrupted too
+                self._running = True  # drawing may take long, so it can be interrupted too
                 self._figures.end()
             finally:
                 self._running = False

@@ -56,8 +56,8 @@ class Script:
                     continue
                 break
             if not _end(shell, others, time.monotonic() + grace_s / 3):
-                # This process is not allowed to end the remaining one. The server ends the whole session before the
-                # sleep is over.
+                # A process remains that this process may not end. The server ends the whole session before the sleep is
+                # over.
                 time.sleep(60)
             raise
         finally:

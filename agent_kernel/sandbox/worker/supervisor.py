@@ -103,7 +103,7 @@ def _lead(pid: int) -> None:
     try:
         os.setpgid(pid, 0)
     except OSError:
-        return  # the other side of the fork was first, or the process has ended
+        return  # both sides of the fork make this call, and the other was first; or the process has ended
 
 
 def _hand_over(jail: Jail, way_fd: int) -> None:
@@ -134,7 +134,7 @@ def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
         code_worker.refuse(protocol_fd, reasons, jail.layers)
         os._exit(REFUSED)
     for name in [name for name in sys.modules if name.split(".")[0] == "agent_kernel"]:
-        del sys.modules[name]  # an empty stand-in for the real package, which user code may import
+        del sys.modules[name]  # this module is an empty replacement of the real package, which user code may import
     os.environ.update(jail.spec.env)
     if jail.network == "full":
         _packages(jail.spec.workdir)

@@ -142,7 +142,7 @@ class DynamoConnection:
 
     def _create_table(self, client: Any) -> None:
         """Create the table with payment per request, or wait for another server that is creating it."""
-        with suppress(client.exceptions.ResourceInUseException):  # another server creates it
+        with suppress(client.exceptions.ResourceInUseException):  # another server is creating the table
             client.create_table(
                 TableName=self.table,
                 KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],

@@ -127,7 +127,7 @@ class MongoTable:
         """Copy the newest batch to the collection of batches, before the next one replaces it in the head."""
         document = self._unflushed
         if document is not None:
-            with suppress(self._pymongo.errors.DuplicateKeyError):  # another writer copied it
+            with suppress(self._pymongo.errors.DuplicateKeyError):  # another writer has copied the batch
                 self._run("batches", lambda all, options: all.insert_one(document, **options), unique=True)
             self._unflushed = None
 

@@ -33,7 +33,7 @@ class ChangeRecorder:
 
     def start(self, db: sqlite3.Connection) -> None:
         """Record all changes from now on."""
-        db.execute("PRAGMA temp_store = MEMORY")  # the changes of one transaction are no more than its rows
+        db.execute("PRAGMA temp_store = MEMORY")  # one transaction changes few rows
         widest = max(len(columns) for columns in self._columns.values()) + 2
         names = [*(f"k{n}" for n in range(_FIRST_VALUE - _FIRST_KEY)), *(f"v{n}" for n in range(widest))]
         db.execute(

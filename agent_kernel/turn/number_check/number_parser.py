@@ -117,7 +117,7 @@ def _parse_match(text: str, match: re.Match[str], *, program: bool) -> ParsedNum
     sign = 0
     if match["sign"]:
         if start and (text[start - 1].isalnum() or text[start - 1] in ")]}%"):
-            start += 1  # a range, a difference, or part of a name
+            start += 1  # the sign belongs to a range, a difference or a name
         else:
             sign = -1 if match["sign"] in MINUS else 1
     values = _values(match["digits"], program=program)

@@ -248,7 +248,7 @@ class AgentHandler(CrossOriginHandler):
         """Return the holder of the lasting token. This runs after the body was read, because the token may have been
         revoked meanwhile. Raises TokenInvalid, Forbidden."""
         token = await asyncio.to_thread(self._read_token)
-        self.current_user = None  # the caller is the token, whatever cookies came with it
+        self.current_user = None  # the token identifies the caller, whatever cookies the request has
         enough = self.scopes.for_verb(self.request.method or "")
         if not enough:
             raise Forbidden("No token allows this; only a person can do it, in the browser.")

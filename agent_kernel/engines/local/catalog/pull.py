@@ -250,7 +250,7 @@ def _link(path: Path, target: Path) -> None:
     the file to ``target``."""
     try:
         os.link(path, target)
-    except OSError:  # a file system without hard links
+    except OSError:  # the file system has no hard links
         os.replace(path, target)
 
 

@@ -43,7 +43,7 @@ class BuiltModel:
         tokenizer = self._open_tokenizer(genai)
         if (
             self._path.is_file() and not (self.directory / GRAPH).is_file()
-        ):  # a directory is an export: nothing to build
+        ):  # a directory is a model that was exported already: its graph need not be built
             progress("preparing the model (once)", None)
             self._build(genai, scheduler, properties)
         progress("loading the weights", None)

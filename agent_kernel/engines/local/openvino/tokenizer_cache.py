@@ -49,7 +49,7 @@ class StoredTokenizer:
         cannot read."""
         source = _digest(self.path, SOURCE_BYTES)
         if self._is_intact(source):
-            with suppress(RuntimeError):  # the library cannot read what it wrote itself: derive it again
+            with suppress(RuntimeError):  # if the library cannot read its own file, the tokenizer is derived again
                 return genai.Tokenizer(str(self.directory), **PROPERTIES)
         shutil.rmtree(self.directory, ignore_errors=True)
         # Storing fails if the disk is full (the library raises RuntimeError), if the cache directory cannot be written,
