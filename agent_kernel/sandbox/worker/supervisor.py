@@ -161,7 +161,7 @@ class Control:
         try:
             self.channel.sendall(json.dumps(body).encode() + b"\n")
         except OSError:
-            return  # the server has ended; end of file follows
+            return  # the server has ended; the next read returns end of file
 
     def wait(self) -> dict[str, Any] | None:
         """Wait for the next line and return it. Returns None at the end of file."""
