@@ -131,7 +131,7 @@ class Services:
     import_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a document is imported, because reading a document may take a few hundred MB."""
 
-    # Pages.
+    # Connections to open pages.
     notifications: Notifications
     away_summary: AwaySummary
     pages: PageConnections
@@ -162,8 +162,8 @@ class Services:
         # The responses of turns that have just ended are written through the link, so it must still be open.
         await self.on_demand.aclose()
         if self.server_link is not None:
-            # The tokens of these turns are written while the link is open; tokens that the next steps use are written
-            # at the end.
+            # The token counts of the turns that have just ended are written here, while the link is open. Token counts
+            # of the following steps are written at the end.
             await self.user_limits.aclose()
             await self.server_link.aclose()
         await self.idempotency.aclose()

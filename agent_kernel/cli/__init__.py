@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
     first = argv[0] if argv else ""
-    try:  # also for an interrupt while the command's modules are imported
+    try:  # this also covers an interrupt while the command's modules are imported
         parser = command_parser([first] if first in COMMANDS else () if first == "--version" else COMMANDS)
         if not argv:
             parser.print_help()
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the program that reads the output has ended, as 'head' does
         _discard_output()
         return 1
-    except OSError as error:  # such as a full disk, on which the output may be as well
+    except OSError as error:  # such as a full disk; stdout may be a file on the same disk
         where = f"{error.filename}: " if error.filename else ""
         print(f"agent-kernel: {where}{error.strerror or error}.", file=sys.stderr)
         _discard_output()

@@ -145,7 +145,7 @@ async def _copy(args: argparse.Namespace) -> CopyReport:
         if scheme in FRAMEWORKS:
             path = await asyncio.to_thread(check_path, scheme, place)
             files = FRAMEWORKS[scheme](path, namespace_of(args))
-            sessions = await asyncio.to_thread(files.sessions)  # before the target is created
+            sessions = await asyncio.to_thread(files.sessions)  # the source is read before the target is created
             return await _copy_files(args, files, sessions, await _open(args, args.target, opened))
         source = await _open(args, args.source, opened, must_exist=True)
         target = await _open(args, args.target, opened)
@@ -175,11 +175,11 @@ async def _copy_files(
         except (InvalidRequest, StoreCorrupt) as error:
             report.unreadable.append(UnreadableSession(session, error.message))
             continue
-        if original is None:  # deleted meanwhile
+        if original is None:  # the session was deleted meanwhile
             continue
         try:
             report.copies.append(await write_copy(original, target, replace=args.replace))
-        except InvalidRequest as error:  # content that no store accepts
+        except InvalidRequest as error:  # the session has content that no store accepts
             report.unreadable.append(UnreadableSession(session, error.message))
     return report
 

@@ -29,7 +29,8 @@ from agent_kernel.permissions.gate import to_json
 from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
 
 _SHARED_WITH_BUS = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
-"""What servers share in addition to sessions if they can send messages to each other through their database."""
+"""The data that servers share in addition to sessions if they can send messages to each other through their
+database."""
 
 
 def doctor(args: argparse.Namespace) -> int:

@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     if remaining:
         try:
             asyncio.run(_measure(args, remaining, outcome, path))
-        except asyncio.CancelledError:  # by a signal of STOPPING
+        except asyncio.CancelledError:  # one of the signals STOPPING cancelled this task
             raise KeyboardInterrupt from None
     if args.json:
         print(json.dumps(outcome.to_json(), indent=2, ensure_ascii=False))
@@ -97,7 +97,7 @@ async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outc
     def take(result: TaskResult) -> None:
         nonlocal done
         done += 1
-        outcome.results = [one for one in outcome.results if one.key != result.key] + [result]
+        outcome.results = [earlier for earlier in outcome.results if earlier.key != result.key] + [result]
         outcome.seconds = before + time.monotonic() - started
         outcome.write(path)
         print(f"[{done}/{len(tasks)}] {describe(result)}", file=sys.stderr, flush=True)

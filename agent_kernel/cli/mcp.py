@@ -41,7 +41,7 @@ def mcp_list(args: argparse.Namespace) -> int:
 async def _list_servers(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
     """Start each MCP server of the configuration file ``path``, list its tools, and end it. Return one row per
     server."""
-    mcp: Any = importlib.import_module("agent_kernel.tools.mcp.mcp_tools")  # imported late, as in ``import_runtime``
+    mcp: Any = importlib.import_module("agent_kernel.tools.mcp.mcp_tools")  # only this command needs this slow import
     source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)
     try:
         connections: Sequence[Any] = await source.connections()

@@ -79,7 +79,7 @@ def shown_place(key: ServeToken) -> str:
         return ""
     try:
         return str(Path("~") / default.relative_to(Path.home()))
-    except (ValueError, RuntimeError):  # it is not below the home directory, or there is none
+    except (ValueError, RuntimeError):  # the path is not below the home directory, or there is no home directory
         return ""
 
 

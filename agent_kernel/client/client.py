@@ -205,7 +205,7 @@ class Client:
 
     def _session(self, options: TurnOptions) -> str:
         """Return the id of the turn's session. A new id is chosen here if files must be uploaded to the session before
-        the turn. Returns "" if the server shall choose the session.
+        the turn. Returns "" if the server chooses the session.
 
         The server creates the session at the first request that names its id. The client needs no request that lists or
         creates sessions, so a token without that right works too.

@@ -179,8 +179,8 @@ class RefusedResponse(Exception):
         self._wait = response.headers.get("Retry-After", "")
 
     def pause(self, usual: float, *, repeatable: bool) -> float | None:
-        """Return the pause in seconds before the next attempt, or None if there shall be no further attempt. ``usual``
-        is the pause if the server asks for none. ``repeatable`` means that the request may always be retried."""
+        """Return the pause in seconds before the next attempt; None if the request must not be sent again. ``usual`` is
+        the pause if the server asks for none. ``repeatable`` means that the request may always be retried."""
         wait = float(self._wait) if re.fullmatch(r"\d{1,6}(\.\d+)?", self._wait) else None
         if wait is not None and self._status in (429, 503):
             return max(wait, usual) if wait <= PATIENCE_S else None

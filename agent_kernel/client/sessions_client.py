@@ -19,7 +19,7 @@ class SessionsClient:
     """The sessions that the caller has on a server.
 
     Methods that take a session's id raise SessionNotFound. Methods that change a session raise SessionBusy while a turn
-    runs, and Conflict if ``seen`` is given and is not the session's revision.
+    runs, and Conflict if ``revision`` is given and is not the session's revision.
     """
 
     def __init__(self, connection: ServerConnection) -> None:
@@ -40,13 +40,13 @@ class SessionsClient:
     async def get(self, id: str) -> Session:
         return Session.from_json(await self._call("GET", id, query={"format": "facts"}))
 
-    async def rename(self, id: str, title: str, *, seen: int | None = None) -> Session:
-        return await self.describe(id, seen=seen, title=title)
+    async def rename(self, id: str, title: str, *, revision: int | None = None) -> Session:
+        return await self.describe(id, revision=revision, title=title)
 
-    async def describe(self, id: str, *, seen: int | None = None, **what: Any) -> Session:
+    async def describe(self, id: str, *, revision: int | None = None, **what: Any) -> Session:
         """Change the ``tags``, ``metadata``, ``context`` or ``title`` of the session, and return the changed
         session."""
-        return Session.from_json(await self._call("PATCH", id, body=what, seen=seen))
+        return Session.from_json(await self._call("PATCH", id, body=what, revision=revision))
 
     async def delete(self, id: str) -> bool:
         """Delete the session; return False if it did not exist."""
@@ -144,8 +144,9 @@ class SessionsClient:
         *more: str,
         body: Mapping[str, Any] | None = None,
         query: Query | None = None,
-        seen: int | None = None,
+        revision: int | None = None,
     ) -> dict[str, Any]:
-        """Send a request about a session. With ``seen``, the server refuses it if the session has another revision."""
-        headers = {} if seen is None else {"If-Match": f'"{seen}"'}
+        """Send a request about a session. With ``revision``, the server refuses it if the session has another
+        revision."""
+        headers = {} if revision is None else {"If-Match": f'"{revision}"'}
         return await self._connection.call(method, route("sessions", id, *more), body, query=query, headers=headers)

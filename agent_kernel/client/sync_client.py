@@ -111,7 +111,7 @@ class EventLoopBridge:
             self._closed = True
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(CLOSE_S)
-            for done in list(self._waiting):  # too slow to stop, or submitted when the loop was ending
+            for done in list(self._waiting):  # these are slow to stop, or were submitted while the loop was ending
                 self._refuse(done)
 
     def _close_at_exit(self) -> None:

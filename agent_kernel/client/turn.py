@@ -25,7 +25,8 @@ from agent_kernel.core.wire.server_sent_events import EventDecoder
 from agent_kernel.core.wire.turn_follower import STORED_HEADER, TurnFollower
 from agent_kernel.notebook.server_client import route
 
-# Receives the events of one turn over HTTP, each once and in order. Opens the stream again after a lost connection.
+# Receives the events of one turn over HTTP, each once and in order. After a lost connection, it opens the
+# stream again.
 
 
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)

@@ -124,7 +124,7 @@ def body_of(prompt: str, options: TurnOptions, functions: Sequence[Mapping[str, 
         body |= {"functions": [dict(function) for function in functions], "client_tools": names}
     body = {name: value for name, value in body.items() if value not in (None, [], {})}
     narrowed = values.get("tools")
-    return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list: none
+    return body if narrowed is None else body | {"tools": [*narrowed, *names]}  # an empty list means no tools
 
 
 def _sampling(values: Mapping[str, Any]) -> dict[str, Any]:

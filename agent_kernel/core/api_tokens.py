@@ -224,7 +224,7 @@ class TokenFiles:
         with store_errors("The token"):
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             fresh = write_synced(self._directory / f"{id}.new", body)
-            os.utime(fresh, (0, 0))  # never used
+            os.utime(fresh, (0, 0))  # the time 0 means that the token was never used
             fresh.replace(self._path(id))
 
     def note_use(self, id: str, now: float) -> None:

@@ -236,12 +236,12 @@ class StoreError(AgentKernelError):
 
 
 def client_text(error: BaseException) -> str:
-    """Return the text of an error as clients receive it."""
+    """Return the text of an error in the form that clients receive: without directories."""
     return hide_directories(str(error)) if isinstance(error, StoreError) else str(error)
 
 
 def hide_directories(text: str) -> str:
-    """Return the text with the last part of each absolute path alone, after an ellipsis."""
+    """Return the text, in which each absolute path is replaced by an ellipsis and its last part."""
     return DIRECTORIES.sub("…/", text)
 
 

@@ -77,7 +77,7 @@ class ModelLoading:
 
 @dataclass(frozen=True, slots=True)
 class ContextBuilt:
-    """A new round begins, and this is what the model sees in it.
+    """A new round begins. The event describes the messages that the model sees in this round.
 
     ``messages`` is the number of messages, ``dropped`` how many older ones did not fit, and ``shortened`` from how many
     tool results the middle was cut out. ``summary`` is true if a summary replaces the beginning of the conversation.

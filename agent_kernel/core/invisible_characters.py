@@ -13,12 +13,12 @@ _EMOJI = "\u00a9\u00ae\u203c\u2049\u2100-\u27ff\u2900-\u2bff\u3030\u303d\u3297\u
 _ACCENTS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 INVISIBLE = re.compile(
     "["
-    "\x00-\x08\x0b-\x1f\x7f-\xa0\xad"  # controls but tab and newline, no-break space, soft hyphen
+    "\x00-\x08\x0b-\x1f\x7f-\xa0\xad"  # controls except tab and newline; no-break space, soft hyphen
     "\u034f\u061c\u070f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0"  # joiners and fillers of scripts
     "\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\ufeff"  # spaces, zero width, directions, invisible signs
     "\ud800-\udfff\ue000-\uf8ff\ufff0-\ufffc"  # halves of characters, private use, annotations
-    "\U00013430-\U0001345f\U00016fe4\U0001bca0-\U0001bca3"  # controls of hieroglyphs, a filler, of shorthand
-    "\U0001d159\U0001d173-\U0001d17a"  # an empty note, beams and slurs
+    "\U00013430-\U0001345f\U00016fe4\U0001bca0-\U0001bca3"  # controls of hieroglyphs and of shorthand, a filler
+    "\U0001d159\U0001d173-\U0001d17a"  # musical symbols: an empty note head, beams and slurs
     "\U000e0000-\U0010ffff"  # tags, variation selectors, private use
     "\ufe00-\ufe0d"
     "]"

@@ -28,11 +28,11 @@ RESULT_CHARS = 6_000
 class ToolSpec:
     """The description of a tool.
 
-    ``kind`` (for example ``python.live``) is the value by which the permission gate decides. ``where`` says what runs
-    the calls and is shown to people. Calls of a tool whose ``where`` is ``caller`` are not run here: they are returned
-    and end the turn. ``source`` says who provides the tool: agent-kernel, the user's own function, an MCP server, or
-    another program. ``label`` is the name that people see; empty means ``name``. ``editable`` names the argument that
-    a person who is asked about a call may change before it runs; empty if there is none.
+    ``kind`` (for example ``python.live``) is the value by which the permission gate decides. ``where`` names the place
+    in which the calls run; people see it. Calls of a tool whose ``where`` is ``caller`` are not run here: they are
+    returned and end the turn. ``source`` says who provides the tool: agent-kernel, the user's own function, an MCP
+    server, or another program. ``label`` is the name that people see; empty means ``name``. ``editable`` names the
+    argument that a person who is asked about a call may change before it runs; empty if there is none.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A dictionary that keeps only its newest entries, for what is remembered but may be forgotten."""
+"""Defines a dictionary that keeps only its newest entries, for data that may be lost, such as caches."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from agent_kernel.core.messages import Media
 from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
 
 AFTER_EVERY_SEQ = 2**62
-"""Larger than every number (seq) of an item."""
+"""A number that is larger than the seq of every item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class SessionSnapshot:
         for name in names:
             turns, items = self.select_branch(name)
             # A branch can begin within the turn, behind its question.
-            if any(one.id == turn for one in turns) and (not last or any(item.seq == last for item in items)):
+            if any(known.id == turn for known in turns) and (not last or any(item.seq == last for item in items)):
                 return tuple(item for item in items if item.seq <= last)
         return None
 

@@ -357,8 +357,8 @@ class Settings:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str] = os.environ, **traits: Any) -> Settings:
-        """Read the settings from the environment. ``traits`` take precedence; empty values count as not set. Raises
-        InvalidRequest."""
+        """Read the settings from the environment. ``traits`` take precedence. An empty value counts as a setting that
+        is not set. Raises InvalidRequest."""
         values: dict[str, Any] = {}
         for name, declared in SETTINGS.items():
             trait = traits.get(name)

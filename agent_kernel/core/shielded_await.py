@@ -1,5 +1,4 @@
-"""Waits for work to end: for work whose outcome must be known even if the caller is cancelled, and for tasks that are
-cancelled."""
+"""Waits until work has ended, even if the caller is cancelled, and until cancelled tasks have ended."""
 
 from __future__ import annotations
 

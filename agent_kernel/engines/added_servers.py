@@ -58,7 +58,7 @@ class AddedServers:
     def load(self) -> list[AddedServer]:
         """Return the servers. A server whose entry cannot be read is left out and reported in the log."""
         if self._keys.is_dir():
-            for leftover in self._keys.glob(f"{TRIED}*"):  # of a server that was killed during a test
+            for leftover in self._keys.glob(f"{TRIED}*"):  # a server that was killed during a test left this key
                 with contextlib.suppress(FileNotFoundError):  # another process ended its test, or cleaned up
                     if leftover.stat().st_mtime < time.time() - TRIED_S:
                         leftover.unlink()

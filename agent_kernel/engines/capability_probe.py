@@ -1,5 +1,5 @@
-"""Tests which features an engine has by sending it a few short requests. Nothing is concluded from the engine's
-name."""
+"""Tests which features an engine has by sending it a few short requests. The engine's name has no effect on the
+result."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ enforced the format."""
 @dataclass(frozen=True, slots=True)
 class Finding:
     """The result of testing one ``feature``. ``unsure`` means that the server accepted the request, but the model did
-    not use the feature as it was asked to."""
+    not use the feature in the way that the request demanded."""
 
     feature: str
     state: State
@@ -198,7 +198,7 @@ class Probe:
 
 
 def missing(findings: Sequence[Finding]) -> list[str]:
-    """Return the names of the features in NEEDED that the findings state as lacking."""
+    """Return the names of those features in NEEDED that the engine lacks according to ``findings``."""
     return [finding.feature for finding in findings if finding.feature in NEEDED and finding.state == "lacks"]
 
 

@@ -1,5 +1,5 @@
 """Finds the engine for a name. A name can mean the server's own engine, an engine of the configuration, a model of the
-catalog or of a hub, a path, or a URL. No engine is ever chosen automatically."""
+catalog or of a hub, a path, or a URL. The registry never chooses an engine by itself."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class NamedEngines:
         self._egress = EgressPolicy(settings.local_only)
         self.stored = AddedServers(settings.data_dir)
         for server in self.stored.load():
-            if server.name not in {*self._configured, *self._own_names}:  # the configuration comes first
+            if server.name not in {*self._configured, *self._own_names}:  # servers of the configuration take precedence
                 self._added[server.name] = server
         try:
             self._check(own.info())

@@ -3,18 +3,16 @@
 It serves tests, demonstrations without a model, and benchmarks of everything except the model. A script is a list of
 rounds; each model call plays one:
 
-    {"text": "Hello", "deltas": 5, "delay": 0.02,     text in 5 pieces, 0.02 s before each
-     "gate": "go",          the second half of the text waits until this file exists, in the folder of the script
-     "reasoning": "Hm.",
-     "calls": [{"name": "python", "arguments": {"code": "1 + 1"}}],
-     "when": "word",        only if the last message of the user contains this
-     "loop": true,          may be played again; others are played once
-     "finish": "length",    the answer counts as cut at the token limit
-     "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
-    {"infill": "len(values)", "when": "/ "}           completes code; "when" must be in the code before the cursor
+{"text": "Hello", "deltas": 5, "delay": 0.02, text in 5 pieces, 0.02 s before each "gate": "go", the second half of the
+text waits until this file exists, in the folder of the script "reasoning": "Hm.", "calls": [{"name": "python",
+"arguments": {"code": "1 + 1"}}], "when": "word", only if the last message of the user contains this "loop": true, may
+be played again; others are played once "finish": "length", the answer counts as cut at the token limit "fault": "crash"
+| "hang" | any other text = EngineError with it, raised after the text} {"infill": "len(values)", "when": "/ "}
+completes code; "when" must be in the code before the cursor
 
-Each model call plays the first round that fits the request. Calls are left out if the request has no tools or its
-``tool_choice`` is none. A text ends before the first stop sequence of the request. Each word counts as one token.
+Each model call plays the first round whose conditions the request meets. Calls are left out if the request has no tools
+or its ``tool_choice`` is none. A text ends before the first stop sequence of the request. Each word counts as one
+token.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ def run_directory() -> Iterator[Path]:
     """Create the directory of a run and remove it at the end. Directories of killed runs are removed first.
 
     A run holds a lock in its directory. The system releases the lock when the process ends, so a directory without a
-    lock has no run any more."""
+    lock belongs to no running evaluation.
+    """
     _remove_abandoned(Path(tempfile.gettempdir()))
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name, FileLock(Path(name) / LOCK):
         yield Path(name)

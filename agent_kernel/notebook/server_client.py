@@ -61,13 +61,13 @@ class ServerClient:
         path: str,
         body: Mapping[str, Any] | bytes | None = None,
         *,
-        seen: int | None = None,
+        revision: int | None = None,
         timeout: float = CALL_TIMEOUT_S,
     ) -> dict[str, Any]:
-        """Send a request and return the JSON response. A bytes body is sent unchanged. ``seen`` is the revision of the
-        session on which the request is based; the server refuses the request if the session has a different revision by
-        then. Raises the error that the server returns, or ServerUnreachable."""
-        more = {} if seen is None else {"If-Match": f'"{seen}"'}
+        """Send a request and return the JSON response. A bytes body is sent unchanged. ``revision`` is the revision of
+        the session on which the request is based; the server refuses the request if the session has a different
+        revision by then. Raises the error that the server returns, or ServerUnreachable."""
+        more = {} if revision is None else {"If-Match": f'"{revision}"'}
         raw, _ = self._exchange(method, path, body, more, timeout=timeout)
         try:
             return dict(json.loads(raw)) if raw else {}

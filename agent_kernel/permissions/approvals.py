@@ -117,8 +117,8 @@ class Approvals:
             return _confirm_answer(waiting.answer, hash_edit(waiting.answer.edited), answer)
 
     def fail(self, id: str, reason: str) -> None:
-        """Answer the question ``id`` with a denial for this ``reason``. The call is denied even if the denial cannot
-        be stored."""
+        """Deny the call of the question ``id``, because its answer could not be obtained; ``reason`` says why. The call
+        is denied even if the denial cannot be stored."""
         waiting = self._waiting.get(id)
         if waiting is not None and not waiting.verdict.done():
             waiting.verdict.set_result(Verdict(False, reason))

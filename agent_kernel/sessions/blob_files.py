@@ -56,7 +56,7 @@ class BlobFiles:
             _link_or_copy(written, partial)
             self._move_in(partial, path)
         finally:
-            partial.unlink(missing_ok=True)  # a rename to a link of the same file does nothing
+            partial.unlink(missing_ok=True)  # a rename does nothing if both names are links to the same file
 
     def find(self, namespace: str, digest: str, size: int) -> Path | None:
         """Return the path of the file if it exists with this size. Its content is not checked."""

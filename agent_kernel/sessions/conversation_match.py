@@ -1,6 +1,6 @@
 """Finds the session that a request without a session id continues: the one that begins with the same messages.
 
-Sessions are found by hashes of their beginnings, so that no stored conversation needs to be read. Only sessions that
+Hashes of the first messages identify the sessions, so that no stored conversation needs to be read. Only sessions that
 were created by requests without a session id are found, and only for the same user, model and instructions (``scope``).
 The common beginning must contain an answer, and the request must continue after it with a user message or tool results.
 The session with the longest match is chosen, and of equal ones the one that changed last. A session that is bound to a
@@ -55,9 +55,10 @@ async def find_session(
 
 
 async def remember_openings(store: SessionStore, key: SessionKey, scope: str, after: int = 0) -> None:
-    """Store the openings of a session (hashes of its beginnings) after a turn. Openings up to the item ``after`` are
-    already stored. If an answer consists of several texts between tool calls, two hashes are stored for it: one with
-    its last text, and one with all its texts joined, because clients repeat it in either form."""
+    """Store the openings of a session after a turn. An opening is a hash of the messages from the first one up to an
+    answer. Openings up to the item ``after`` are already stored. If an answer consists of several texts between tool
+    calls, two hashes are stored for it: one with its last text, and one with all its texts joined, because clients
+    repeat it in either form."""
     items = await store.latest(key, failed=False)
     for hashes in await _run_off_loop(_answer_hashes, [item.message for item in items]):
         await store.remember(key, scope, {items[at].seq: digest for at, digest in hashes if items[at].seq > after})
@@ -84,8 +85,8 @@ def _answer_hashes(messages: Sequence[Message]) -> list[list[tuple[int, str]]]:
 
 
 def _opening_hashes(messages: Sequence[Message]) -> list[str]:
-    """Return the hashes of those beginnings of the request's messages by which a session may be found, from short to
-    long."""
+    """Return hashes of the request's messages from the first one up to each answer, shortest first. A session may be
+    found by each of them."""
     known = history_merge.drop_unpaired(messages, history_merge.first_added(messages))
     places = message_comparison.visible_indices(known)
     end = len(known) - (len(messages) - history_merge.first_added(messages))

@@ -5,11 +5,11 @@ without the calls of tools that ran on the server. As far as it agrees with the 
 used, including calls and results. From the first difference on, the client's messages are used, and the stored ones
 stay on a branch of their own.
 
-The rules follow mistral.rs, with intended differences. A conversation is found again only by a beginning that contains
-an answer; in mistral.rs a single user message is enough. Sessions are removed because of their number or age only if a
-retention limit is set. A fork of 0 turns is empty. A failed turn is stored and marked, and the model does not see it. A
-client that sends only new messages loses no history, new media are stored, calls and results that a client repeats are
-not stored twice, and its system messages are not stored.
+The rules follow mistral.rs, with intended differences. A request finds a stored conversation only if the messages that
+they have in common contain an answer; in mistral.rs a single user message is enough. Sessions are removed because of
+their number or age only if a retention limit is set. A fork of 0 turns is empty. A failed turn is stored and marked,
+and the model does not see it. A client that sends only new messages loses no history, new media are stored, calls and
+results that a client repeats are not stored twice, and its system messages are not stored.
 """
 
 from __future__ import annotations
@@ -290,8 +290,8 @@ def _is_subsequence(subsequence: Sequence[Any], sequence: Sequence[Any]) -> bool
 
 
 def _round_form(messages: Sequence[Message]) -> list[Any]:
-    """Return the message at the beginning of a round and its results in a form that can be compared, with the results
-    in the order of the calls."""
+    """Return a round of tool calls in a form that can be compared: the message with the calls, and its results in the
+    order of the calls."""
     results: Mapping[str | None, Message] = {message.call_id: message for message in messages[1:]}
     ordered = [results[call.id] for call in messages[0].calls if call.id in results]
     return [message_comparison.comparison_form(message) for message in (messages[0], *ordered)]

@@ -1,5 +1,5 @@
-"""Converts messages to the form in which they are compared, and hashes the beginnings of conversations. The functions
-have no side effects.
+"""Converts messages to the form in which they are compared, and computes hashes of the first messages of a
+conversation. The functions have no side effects.
 
 Only role, content and calls are compared, not nulls, unknown keys, names, reasoning, status and call ids. Adjacent
 texts are joined and lose trailing white space, media are represented by their hashes, and arguments are JSON with
@@ -92,8 +92,8 @@ def _number(value: Any) -> Any:
 
 
 def spoken_text(messages: Iterable[Message]) -> str:
-    """Return the text of messages without white space, so that an answer that is divided by calls can be compared with
-    one that is not."""
+    """Return the joined text of messages without white space, so that an answer that is divided by calls can be
+    compared with one that is not."""
     return "".join(
         "".join(part.text.split()) for message in messages for part in message.parts if isinstance(part, Text)
     )

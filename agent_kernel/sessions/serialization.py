@@ -40,7 +40,7 @@ def encode(message: Message) -> str:
         # text alone.
         text = f'{{"role":"{message.role}","content":{_ENCODER.encode(content)}}}'
         return text if _is_utf8(text) else dumps(body)
-    plain = not (message.calls or message.extra)  # a plain message is flat
+    plain = not (message.calls or message.extra)  # a message without calls and extra fields has no deep nesting
     text = dumps(body) if plain else encode_value(body)
     if message.extra and len(text) > MAX_EXTRA:
         raise InvalidRequest(f"A message of another program can have at most {MAX_EXTRA} characters, not {len(text)}.")

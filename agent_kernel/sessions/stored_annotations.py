@@ -33,7 +33,7 @@ class StoredAnnotations:
             self._calls[str(call.get("call", ""))].append(call)
 
     def peek(self, call: str) -> Mapping[str, Any]:
-        """Return the annotations of a call that begins; ``take`` removes them."""
+        """Return the annotations of a call that begins, without removing them; ``take`` removes them."""
         return self._calls[call][0] if self._calls[call] else {}
 
     def take(self, call: str) -> Mapping[str, Any]:

@@ -42,7 +42,7 @@ async def undo(store: SessionStore, key: SessionKey) -> UndoResult | None:
 
 
 async def _newest_turn_items(store: SessionStore, key: SessionKey) -> list[Item]:
-    """Return all items of the newest turn of the current branch. Items are read in growing numbers, newest first,
+    """Return all items of the newest turn of the current branch. It reads the newest items, and doubles their number
     until they include the whole turn."""
     session, count = await store.info(key), 16
     while session is not None:

@@ -56,8 +56,8 @@ def stored_change(record: Mapping[str, Any], call: str) -> dict[str, Any]:
 
 
 def clean_change(redactor: Redactor, details: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the change unchanged, unless one of its texts contains a secret. Then return it without its texts, because
-    restoring a redacted text would change the cell."""
+    """Return ``details`` unchanged if none of its texts contains a secret; otherwise return them without the texts,
+    because restoring a redacted text would change the cell."""
     change = details.get(CHANGE)
     if not redactor.is_on or not isinstance(change, Mapping) or redactor.value(change) == change:
         return dict(details)

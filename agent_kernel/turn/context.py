@@ -199,7 +199,7 @@ def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Me
                 leaves = passed <= surplus or size_after > MEDIA_BYTES
                 parts.append(Text(f"\n{LEFT_OUT}") if leaves else part)
             elif isinstance(part, Media):
-                if not part.mime.endswith("+json"):  # the text of their result has tables and charts
+                if not part.mime.endswith("+json"):  # tables and charts are in the text of the result already
                     parts.append(Text(f"\n[{part.mime}, {part.size} bytes, shown to the person]"))
             else:
                 parts.append(part)

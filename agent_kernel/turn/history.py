@@ -223,8 +223,8 @@ def _incoming(request: TurnRequest) -> list[Message]:
 
 
 def _notes(request: TurnRequest, lost: bool) -> list[Message]:
-    """Return the hidden context of the turn, without duplicates. A turn that is repeated sends the notes of its first
-    run again, so duplicates occur."""
+    """Return the hidden context of the turn, without duplicates. If a client repeats a turn, its request contains the
+    notes of the first run again, so duplicates occur."""
     notes: list[str] = []
     in_draft = any(note.title == DRAFT_VARIABLES for note in request.notes)
     for note in request.notes:

@@ -102,8 +102,9 @@ class RedactedEvents:
             self._show(stream, stream.shown + stream.held)
 
     def _flush_others(self, key: tuple[str, str, str]) -> None:
-        """Emit the text that streams other than ``key`` hold back. Text ends the reasoning before it, and reasoning the
-        text before it; outputs of calls that run at the same time do not end each other."""
+        """Emit the text that streams other than ``key`` hold back, if they have ended. A stream of text ends when
+        reasoning begins, and a stream of reasoning when text begins. The outputs of calls may alternate, because these
+        calls run at the same time, so they do not end each other."""
         for other in list(self._streams):
             if other != key and not (other[0] == CallOutput.type == key[0]):
                 self._flush(other)

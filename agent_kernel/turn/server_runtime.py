@@ -136,7 +136,7 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
         )
     try:
         return _import_class(name)(settings)
-    except TypeError as error:  # not a class, or one with other parameters
+    except TypeError as error:  # the object is not a class, or its parameters differ
         raise InvalidRequest(f"{name} cannot be created from the settings: {error}.") from error
 
 
@@ -188,9 +188,9 @@ def _transcripts(settings: Settings) -> LiveTranscripts | None:
 class Runtime:
     """The engine, store, sandbox and permission gate of one server.
 
-    ``build`` reads the administrator's policy and does no other I/O. ``start`` begins to close turns that a dead server
-    left open. ``aclose`` stops everything that was started, and can be called in any state. ``root`` is the contents
-    root under which notebooks are bound, if there is one.
+    ``build`` reads the administrator's policy and does no other I/O. ``start`` begins to close turns that a crashed
+    server left open. ``aclose`` stops everything that was started, and can be called in any state. ``root`` is the
+    contents root under which notebooks are bound, if there is one.
     """
 
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
@@ -255,7 +255,7 @@ class Runtime:
         return cls(settings, build_engine(settings), build_store(settings), sandbox)
 
     async def start(self) -> None:
-        """Close the turns that a dead server left open, now and every RECOVER_EVERY_S seconds, and start retention,
+        """Close the turns that a crashed server left open, now and every RECOVER_EVERY_S seconds, and start retention,
         search indexing and MCP servers."""
         await self._recover()
         if isinstance(self.store, LimitedStore):

@@ -57,9 +57,9 @@ class RoundPosition:
 class Toolbox:
     """The tools of one turn.
 
-    ``files`` stores the files that calls produce; with None they are not stored. ``foreign`` says which text of unknown
-    origin was in the conversation before any call; empty means none. ``wanted`` are the files that the request asks the
-    turn to produce.
+    ``files`` stores the files that calls produce; with None they are not stored. ``foreign`` names the text of unknown
+    origin that the conversation contained before the first call; it is empty if there was none. ``wanted`` are the
+    files that the request asks the turn to produce.
     """
 
     def __init__(

@@ -77,7 +77,8 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
         sources.append(RecallTools(parts.store, parts.root))
     sources += _external_sources(parts)
     if parts.has("notebook", "functions"):
-        sources.append(NotebookFunctions(parts.offers))  # last, so that a client's names never replace other tools
+        # These come last, so that a client's names never replace other tools.
+        sources.append(NotebookFunctions(parts.offers))
     if parts.has("dispatch"):
         from agent_kernel.tools.base.dispatch import DispatchTools
 

@@ -84,8 +84,8 @@ class TurnWriter:
         return OpenTurn(self, opened, session.head if session else 0)
 
     async def _open(self, turn: Turn) -> Turn:
-        """Open the turn in the store. If a server that died has left the session busy, the session is freed first, so
-        that the caller need not wait for the next recovery."""
+        """Open the turn in the store. If a crashed server has left the session busy, this method frees the session
+        first, so that the caller need not wait for the next recovery."""
         try:
             return await self.store.open_turn(turn, self.owner)
         except SessionBusy:

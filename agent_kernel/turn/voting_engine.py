@@ -191,7 +191,7 @@ class VotingEngine:
         reply = Reply()
         try:
             await reply.read(self.engine, replace(request, sampling=sampling, tool_choice=PYTHON))
-        except AgentKernelError as error:  # the vote does without this sample
+        except AgentKernelError as error:  # the vote uses the other samples only
             log.info("the model could not write one of the programs for the vote: %s", error)
         return next(filter(None, map(_code, reply.calls)), ""), reply.end.usage if reply.end else Usage()
 

@@ -78,7 +78,7 @@ ROUTES = [
     Route(rf"{PREFIX}/sessions/{ID}/usage", "native.summaries:UsageHandler", OWN),
     Route(rf"{PREFIX}/sessions/{ID}/variables", "native.sandbox_variables:VariablesHandler", ALL),
     Route(rf"{PREFIX}/sessions/{ID}/variables/{ID}", "native.sandbox_variables:VariableHandler", ALL),
-    Route(rf"{PREFIX}/sessions/{ID}/rebuild", "native.sandbox_variables:RebuildHandler", ALL),  # runs code
+    Route(rf"{PREFIX}/sessions/{ID}/rebuild", "native.sandbox_variables:RebuildHandler", ALL),  # this route runs code
     Route(
         rf"{PREFIX}/sessions/{ID}/permissions", "native.approvals:PermissionsHandler", ALL, {"GET": OWN}
     ),  # revoking a denial permits more than before
@@ -100,7 +100,7 @@ ROUTES = [
     Route(rf"{PREFIX}/binding/variables", "native.kernel_variables:KernelVariablesHandler", ALL),
     Route(rf"{PREFIX}/binds/{ID}", "native.binding:BindHandler", PERSON),
     Route(rf"{PREFIX}/binds/{ID}/confirm", "native.binding:BindConfirmHandler", PERSON),
-    Route(rf"{PREFIX}/mcp", "mcp.handler:McpHandler", ALL),  # reads notebooks
+    Route(rf"{PREFIX}/mcp", "mcp.handler:McpHandler", ALL),  # this route reads notebooks
     Route(rf"{PREFIX}/skills", "native.skills:SkillsHandler", SKILLS),
     Route(rf"{PREFIX}/skills/{ID}", "native.skills:SkillHandler", SKILLS),
     Route(rf"{PREFIX}/skills/{ID}/versions", "native.skills:SkillVersionsHandler", SKILLS),
@@ -146,7 +146,8 @@ def _rule(route: Route, name: str) -> Rule:
     return route.pattern, handler, {"route": name, "scopes": RouteScopes(route.scopes, route.by_verb)}
 
 
-RULES = [_rule(UNKNOWN._replace(pattern=rf"{PREFIX}(/responses/compact)"), "unknown")]  # otherwise a response's id
+# Without this rule, the path ``responses/compact`` would be read as the route of the response with the id ``compact``.
+RULES = [_rule(UNKNOWN._replace(pattern=rf"{PREFIX}(/responses/compact)"), "unknown")]
 RULES += [_rule(route, name_of(route.pattern)) for route in ROUTES]
 RULES.append(_rule(UNKNOWN, "unknown"))
 """The routes as rules of tornado; each handler knows the name and the scopes of its route."""

@@ -82,7 +82,7 @@ class HeadlessServer(ServerApp):
         self.initialize(argv=[], find_extensions=False)
         self.start_ioloop()
         for number in SIGNALS:
-            signal.signal(number, signal.SIG_IGN)  # it ends anyway, and has saved everything
+            signal.signal(number, signal.SIG_IGN)  # the process ends now in any case, and has saved everything
         if self._failure is not None:
             raise self._failure
         return 0

@@ -17,8 +17,8 @@ ALTERNATIVES = (
     ("/embeddings", "the models of this server make no embeddings"),
     ("/responses/compact", "the server itself shortens long conversations; continue with previous_response_id"),
 )
-"""What a program can do instead of using a route of OpenAI's API that this server does not have, by the beginning of
-the path."""
+"""Texts that say what a program can do instead of using a route of OpenAI's API that this server does not have, by the
+beginning of the route's path."""
 MESSAGES = re.compile(r".*/v1/messages(?:/.*)?")
 
 

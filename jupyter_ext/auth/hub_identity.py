@@ -20,9 +20,9 @@ from jupyter_ext.auth import request_token
 from jupyter_ext.auth.callers import LOCAL, ScopedUser
 
 ANSWER_S = 10.0
-"""How long the hub may take to identify a token."""
+"""Maximum number of seconds that the hub may take to identify a token."""
 USER_SCOPES = frozenset({"turns", "sessions", "files", "skills"})
-"""What each user may do, in the scopes of lasting tokens."""
+"""The rights of each user, as scopes of lasting tokens."""
 ADMIN_SCOPES = frozenset({"all"})
 ADMINISTERS = "admin:services"
 """The scope of JupyterHub that gives its holders ADMIN_SCOPES. The hub's role ``admin`` includes this scope. The field
@@ -30,8 +30,8 @@ ADMINISTERS = "admin:services"
 
 
 class HubIdentityProvider(IdentityProvider):
-    """Identifies users by asking the hub about the token of a request. Nothing else opens the server: it has no token
-    of its own, no password and no cookie."""
+    """Identifies users by asking the hub about the token of a request. The server accepts no other credential: it has
+    no token of its own, no password and no cookie."""
 
     cache_s = Int(
         30,

@@ -66,8 +66,8 @@ class NotebookKernel:
         return CellRun(status, tuple(cell.outputs), tuple(questions))
 
     async def execute(self, code: str, answer: str | None = None) -> AsyncGenerator[Message, None]:
-        """Yield every message of the cell until the kernel is idle again. ``answer`` as in ``run_cell``. Raises
-        KernelDied."""
+        """Yield every message of the cell until the kernel is idle again. ``answer`` has the same meaning as in
+        ``run_cell``. Raises KernelDied."""
         request = self._message(
             "execute_request", code=code, allow_stdin=answer is not None, stop_on_error=True, store_history=True
         )

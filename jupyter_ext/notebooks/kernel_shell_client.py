@@ -49,8 +49,8 @@ class KernelShell:
     """A client of one kernel's main shell.
 
     ``manager`` is the kernel's manager. ``running_code`` is the first line of the code that another client runs; empty
-    if unknown. ``has_answered``: the shell has been idle at least once since this client connected. ``reborn``: the
-    kernel was just restarted.
+    if unknown. ``has_answered`` is true if the shell has been idle at least once since this client connected.
+    ``reborn`` is true directly after a restart of the kernel.
     """
 
     def __init__(self, manager: Any, *, reborn: bool = False) -> None:

@@ -155,8 +155,8 @@ class SidecarFile:
             self.beside_bak.unlink(missing_ok=True)
 
     def files(self, hashes: Collection[str], max_bytes: int) -> dict[str, bytes]:
-        """Return the media files of ``hashes`` (hashes) by hash, up to ``max_bytes`` in total. Symbolic links are not
-        followed."""
+        """Return the contents of the media files with these ``hashes``, by hash, up to ``max_bytes`` bytes in total.
+        Symbolic links are not followed."""
         contents: dict[str, bytes] = {}
         if self.blobs.is_symlink():
             return contents
@@ -214,7 +214,7 @@ class SidecarFile:
             _write_temporary(self.bak, present).replace(self.bak)
             return
         spare.replace(self.bak)
-        # Renaming does nothing if both names are links to the same file, as after a process was killed here.
+        # Renaming does nothing if both names are links to the same file: a process may have been killed here.
         spare.unlink(missing_ok=True)
 
     def _move_beside_bak(self) -> None:

@@ -17,7 +17,7 @@ from jupyter_ext.turns.turn_versions import TurnVersions
 from jupyter_ext.turns.turns import Turns
 
 LOOKED_AT = 50
-"""How many of the newest turns of the current branch are considered."""
+"""Number of newest turns of the current branch that the summary considers."""
 PROMPT_CHARS = 200
 
 

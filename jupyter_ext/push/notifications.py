@@ -66,7 +66,7 @@ class Notifications:
         self._notify(turn, {**opened_message(turn), "type": "turn.closed", "state": turn.state})
 
     def on_turn_body(self, turn: LiveTurn, body: EventBody) -> None:
-        """Notify of approvals that are required or resolved; ignore all other events of the turn."""
+        """Send a notification about an approval that is required or resolved. Ignore all other events of the turn."""
         if isinstance(body, ApprovalRequired):
             self._notify(turn, waiting_message(turn, body))
         elif isinstance(body, ApprovalResolved):

@@ -15,7 +15,7 @@ from jupyter_ext.turns.turns import Turns
 
 
 class WatchSnapshot:
-    """Holds notifications back until the page has received the present state. The watch begins before the state is
+    """Delays the notifications until the page has received the present state. The watch begins before the state is
     read, so that no change in between is lost."""
 
     def __init__(self, notify: Notify) -> None:

@@ -98,9 +98,9 @@ class CountedTurn:
 
 
 class Limits:
-    """The limits of one server; all of them are off by default. Turns at once are counted in ``slots``, the starts of
-    turns in ``rates``, and tokens in ``spending``. These may be shared by several servers; the queues of engines are
-    this server's."""
+    """The limits of one server; all of them are off by default. ``slots`` counts the concurrent turns, ``rates`` the
+    starts of turns, and ``spending`` the tokens. These may be shared by several servers; the queues of engines are this
+    server's."""
 
     def __init__(self, settings: Settings, spending: TokenSpending, rates: RequestRates, slots: TurnSlots) -> None:
         user = Allowance(
@@ -144,7 +144,7 @@ class Limits:
         try:
             self._refuse_if_full(await self.rates.count(start.id, self.rate_limits(accounts)))
         except asyncio.CancelledError:
-            start.undo()  # it may have been counted
+            start.undo()  # the start may have been counted in spite of the error
             raise
         try:
             self._refuse_if_running(await self.slots.take(start.id, self.slot_limits(accounts)))

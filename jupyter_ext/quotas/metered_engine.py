@@ -28,8 +28,8 @@ class MeteredEngine:
 
     ``stream`` holds a slot of the engine during a model call, never while a tool runs or the user is asked.
 
-    If a call has produced text and its reader closes it or an error ends it, an estimate is charged, because the engine
-    does not report the cost of such a call.
+    If the reader closes a call that has produced text, or an error ends such a call, the engine does not report its
+    cost. The budget is then charged with an estimate.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from agent_kernel.sessions.store.database import Database
 HOUR, DAY = 60, 24 * 60
 """The lengths of an hour and a day in minutes."""
 TIDY = 10
-"""How often old rows are deleted, in minutes."""
+"""Minutes between two deletions of old rows."""
 KEEP_S = (DAY + HOUR) * 60.0
 
 
@@ -41,7 +41,7 @@ Charges: TypeAlias = Mapping[tuple[QuotaAccount, int], int]
 
 
 class SpendingRows(Protocol):
-    """The interface of the storage of spent tokens. Both methods raise StoreError."""
+    """The interface of a store for the numbers of spent tokens. Both methods raise StoreError."""
 
     async def read(self, account: QuotaAccount, since: int) -> Mapping[int, int]:
         """Return the tokens that the account has spent in each minute after ``since``."""

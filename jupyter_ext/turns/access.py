@@ -144,7 +144,7 @@ class Access:
         name = model or chosen
         if name == ADDRESS_ELSEWHERE:
             raise UnknownModel(
-                "The model server of this conversation was chosen by its address, on another server of this store.",
+                "This conversation uses a model server whose address is known only on the server where it was chosen.",
                 hint="Choose another model, or name the model server in the configuration of all servers.",
             )
         if name != chosen and not self.may_choose(caller, name):
@@ -167,7 +167,8 @@ class Access:
         return name
 
     def check_visible(self, caller: Caller, engine: str) -> None:
-        """Raise UnknownModel for a model server that another user added, as for one that does not exist."""
+        """Raise UnknownModel if another user added this model server. The error is the same as for a server that does
+        not exist."""
         if self.engines.hides(engine, caller.namespace):
             raise UnknownModel(f"There is no engine or model {engine[:100]!r} here.")
 

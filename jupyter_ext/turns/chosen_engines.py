@@ -16,11 +16,11 @@ from agent_kernel.sessions.store.private_store import is_private
 from jupyter_ext.turns.server_link import ServerLink
 
 SHARED_FOR_S = 5 * 365 * 24 * 3600.0
-"""How long a choice is kept in a shared database."""
+"""Seconds for which a choice is kept in a shared database."""
 MAX_CACHED = 1_000
 """Maximum number of sessions whose file is not read again for every turn."""
 ADDRESS_ELSEWHERE = "an address, chosen on another server"
-"""Stands for a URL that only the server knows where it was chosen. No engine has this name."""
+"""Stands for a URL that is known only to the server on which it was chosen. No engine has this name."""
 
 
 class EngineChoices:

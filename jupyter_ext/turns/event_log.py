@@ -168,8 +168,8 @@ class EventLog:
     def _shrink(self) -> None:
         """Join neighbouring deltas; if that is not enough, drop data that the store also holds, oldest first.
 
-        Answers cannot be dropped, so they raise the bound: otherwise every further event would shrink the whole log
-        again.
+        Text of answers cannot be dropped. If the log is still too large because of it, its bound is raised, because
+        otherwise every further event would shrink the whole log again.
         """
         runs: list[list[LogEntry]] = []
         for entry in self._entries:

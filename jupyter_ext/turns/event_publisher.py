@@ -21,13 +21,13 @@ from jupyter_ext.turns.server_link import ServerLink
 from jupyter_ext.turns.turns import LiveTurn
 
 KEEP_S = 600.0
-"""How long published events are kept, for servers that begin to follow the turn after its server has died."""
+"""Seconds for which published events are kept, for servers that begin to follow the turn after its server has died."""
 REFRESH_S = KEEP_S / 2
 """Age of a publication after which a new follower gets the whole log again, because its beginning is deleted soon."""
 WANTED_S = 30.0
-"""How long a turn is published after another server last asked for it."""
+"""Seconds for which a turn is published after another server last requested it."""
 INTERVAL_S = 0.02
-"""Time between two batches of a turn; what happens in between goes out together."""
+"""Seconds between two batches of a turn. The events in between are sent in one batch."""
 RETRY_S = 1.0
 MAX_BATCH_BYTES = 1 << 20
 MAX_TOPIC_BYTES = 16 << 20

@@ -37,8 +37,8 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 """Response header of an answer that comes from a turn which an earlier request started."""
 GRACE_S = 30.0
-"""How long a turn goes on without a reader, so that a client that lost its connection can come back under the same
-key."""
+"""Seconds for which a turn continues without a reader, so that a client that lost its connection can come back under
+the same key."""
 LEFT = "the client left and did not come back"
 MOST_HELD, MOST_BYTES = 1_000, 64 << 20
 """Limits for the event logs of finished turns that are kept for repeated requests: the number of logs, and their
@@ -287,7 +287,8 @@ class Idempotency:
         if self._entries.get(entry.key.identity) is entry:
             del self._entries[entry.key.identity]
         entry.start.set_exception(error)
-        entry.start.exception()  # a request that joined this one gets the error; there may be none
+        # The exception is retrieved here, so that asyncio does not log it if no other request waits for this one.
+        entry.start.exception()
 
     def _evict_finished(self) -> None:
         """Remove the oldest finished entries above the limits."""

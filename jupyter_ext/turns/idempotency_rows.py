@@ -57,7 +57,7 @@ class IdempotencyRow:
 
 
 class IdempotencyRows(Protocol):
-    """The interface of the storage of idempotency keys. All methods raise StoreError."""
+    """The interface of a store for idempotency keys. All methods raise StoreError."""
 
     async def claim(
         self, key: IdempotencyKey, turn: str, instead: IdempotencyRow | None = None
@@ -71,7 +71,8 @@ class IdempotencyRows(Protocol):
         """Return the row of the key, unless it is older than KEPT_S."""
 
     async def mark_begun(self, key: IdempotencyKey, turn: str, session: str, facts: Mapping[str, Any]) -> None:
-        """Record the session and facts of a claimed turn once it has started."""
+        """Record that the claimed turn has started. ``session`` is its session, and ``facts`` are the other fields of
+        the answer."""
 
     async def forget(self, key: IdempotencyKey, turn: str) -> None:
         """Delete the row that ``claim`` stored for a turn that did not start."""

@@ -29,11 +29,11 @@ OPEN_FIND_S = 3.0
 that server exists unless it died a moment ago."""
 COMMAND_S = CANCEL_WITHIN_S + 1.0
 RENEW_S = 5.0
-"""How often the server of a followed turn is asked to go on."""
+"""Seconds between two requests to the server of a followed turn to continue publishing the turn."""
 UNANSWERED = 2
-"""After so many questions without an answer, the store decides whether the turn is still running."""
+"""Number of unanswered questions after which this server looks in the store whether the turn is still running."""
 IDLE_S = 30.0
-"""How long a copy without readers is kept."""
+"""Seconds for which a copy without readers is kept."""
 LOST = "The server that ran this turn does not answer any more."
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ def server_unreachable() -> ServerUnreachable:
 
 
 class CopiedLog(EventLog):
-    """The copy of another server's log, under its numbers. ``idle_s`` tells how long nobody has read it."""
+    """The copy of another server's log, under its numbers. ``idle_s`` is the number of seconds since a client last read
+    it."""
 
     def __init__(self, turn: str, session: str) -> None:
         super().__init__(turn, session)
@@ -103,7 +104,8 @@ class RemoteTurn:
         return answer
 
     async def renew(self, within_s: float, *, new: bool = False) -> Mapping[str, Any] | None:
-        """Ask the server to publish the turn, and return its facts; None if it does not answer."""
+        """Ask the server to publish the turn. Return what ``open`` needs for a copy of the turn, or None if the server
+        does not answer."""
         missed = self.missed.is_set()
         self.missed.clear()
         facts = await self._link.ask(self._namespace, self._turn, "follow", {"new": new, "missed": missed}, within_s)
@@ -183,7 +185,7 @@ class RemoteTurns:
         remote = RemoteTurn(link, namespace, turn)
         try:
             answer = await remote.renew(OPEN_FIND_S if is_open else FIND_S, new=True)
-            facts = answer or remote.facts  # facts that a server published before it died
+            facts = answer or remote.facts  # a server that has ended may have published the turn before
             if not facts:
                 if is_open:
                     await self._store.recover()

@@ -36,9 +36,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 QUESTIONS: Topic = ("", "questions")
 KEEP_S = 10.0
-"""How long a question or an answer is kept for a server that does not read at the moment."""
+"""Seconds for which a question or an answer is kept for a server that does not read at the moment."""
 WAIT_S = 1.0
-"""How often the database is read where it sends no notifications."""
+"""Seconds between two reads of a database that sends no notifications."""
 RETRY_S = 1.0
 MOST_KNOWN = 10_000
 """Number of questions that are remembered, so that none of them is answered twice."""
@@ -62,8 +62,8 @@ Answerer: TypeAlias = Callable[[ServerQuestion], Awaitable[Mapping[str, Any] | N
 
 
 class ServerLink:
-    """The link of one server, used on one event loop. ``start`` begins to receive messages; ``aclose`` stops
-    everything.
+    """Connects one server with the other servers of its store, on one event loop. ``start`` begins to receive
+    messages; ``aclose`` stops everything.
 
     One thread receives and another one sends, because the bus blocks. While the database cannot be reached, ``send``
     and ``ask`` raise StoreError; the link works again when the database does.
@@ -99,7 +99,7 @@ class ServerLink:
             task.cancel()
         self._closing.set()
         if self._receiver is not None:
-            with contextlib.suppress(AgentKernelError):  # without it, the thread ends after WAIT_S
+            with contextlib.suppress(AgentKernelError):  # without this message, the thread ends only after WAIT_S
                 await self.send([Post(self._inbox, b"", KEEP_S)])
             await asyncio.to_thread(self._receiver.join)
         if self._sending is not None:

@@ -39,7 +39,7 @@ from jupyter_ext.turns.turn_versions import TurnVersions, fingerprint, fingerpri
 from jupyter_ext.turns.turns import TurnSpec
 
 LOG_S = 30.0
-"""How long the event log is kept after the end of a turn in a session that is deleted when it is unused."""
+"""Seconds for which the event log is kept after the end of a turn in a session that is deleted when it is unused."""
 
 TITLE_SOURCE = 100_000
 """Maximum number of characters of a prompt that are read to make a title. A secret in them is removed as a whole."""
@@ -284,14 +284,14 @@ class TurnStarter:
             if session is None or session.turns:
                 return
             await self.access.private.forget(key)
-        except AgentKernelError as error:  # the client is told why the turn was refused, not this
+        except AgentKernelError as error:  # the client gets the reason for the refused turn, not this error
             log.warning("a session that was created for a refused turn could not be deleted: %s", error)
             return
         if caller.kernel is not None:
             caller.kernel.sessions.discard(key.id)
 
 
-# Builds the request of a turn that replaces an earlier turn and repeats its prompt.
+# Builds the request for a turn that replaces an earlier turn and has the same prompt.
 
 
 async def repeat_request(store: SessionStore, key: SessionKey, request: TurnRequest, replaces: str) -> TurnRequest:

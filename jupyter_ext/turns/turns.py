@@ -25,11 +25,11 @@ from jupyter_ext.turns.event_log import EventLog
 from jupyter_ext.turns.turn_versions import ASKED, ASKED_PARTS, TurnVersions, branch_name, fingerprint, fingerprints
 
 KEEP_S = 600.0
-"""How long the log of a turn is kept after its end. Later its events are rebuilt from the stored items."""
+"""Seconds for which the log of a turn is kept after its end. Later its events are rebuilt from the stored items."""
 MAX_KEPT, MAX_KEPT_BYTES = 1_000, 64 << 20
 """Limits for the logs of ended turns: their number, and their bytes. The oldest ones above them go before KEEP_S."""
 POLL_S = 0.5
-"""How often a waiting turn checks whether another server's turn of its session has ended."""
+"""Seconds between two checks of a waiting turn whether another server's turn of its session has ended."""
 DELTAS_PER_S = 20
 """Maximum number of deltas that a turn sends in a second. Those that arrive faster are joined."""
 PULSE_S = 1.0
@@ -202,7 +202,7 @@ class Turns:
         engine = self._runtime.engines.get(order.request.model)
         start = await self._limits.count_start(order.key.namespace, order.token)
         try:
-            self._check_free(order.key, queue)  # again, because another turn may have started meanwhile
+            self._check_free(order.key, queue)  # checked again, because another turn may have started meanwhile
             entry = self._limits.enter(engine, start)
         except AgentKernelError:
             start.undo()
@@ -362,8 +362,8 @@ class Turns:
 
 
 def _with_version(announce: Emit, version: TurnVersion | None) -> Emit:
-    """Return an ``announce`` function that inserts the event ``version`` before the ContextBuilt event: by then the
-    turn has saved its request."""
+    """Return a function like ``announce`` that emits the event ``version`` directly before the ContextBuilt event,
+    because the turn has saved its request by then."""
     waiting = [version] if version else []
 
     def emit(body: EventBody) -> None:

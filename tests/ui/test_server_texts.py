@@ -13,7 +13,7 @@ from agent_kernel.notebook.magic.fix_explain_improve import EXPLAIN, EXPLAIN_FAI
 from agent_kernel.sandbox.host.policy import LAYERS, SandboxPolicy
 from agent_kernel.sandbox.host.pool import RESTARTED
 from agent_kernel.tools.code.python import NO_DRAFT
-from agent_kernel.tools.notebook.context_cells import NO_PAGE
+from agent_kernel.tools.notebook.notebook_tools import NO_PAGE
 from agent_kernel.tools.web.web_tools import MISSING
 from agent_kernel.turn.post_turn_tasks import FAILED, SUMMARISED
 from jupyter_ext.notebooks.sidecar_import import FoundSidecar, sidecar_note

@@ -1,5 +1,5 @@
-"""Reads the recorded turns of a document: their prompts, the replies of the model, and the results of tools. Does no
-I/O."""
+"""Parses the recorded turns of a document: their prompts, the replies of the model, and the results of tools. The
+module does no I/O."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Runs recorded turns again: asks the model again, runs the code again, or both. Everything else comes from the
-record."""
+"""Runs recorded turns again: asks the model again, runs the code again, or both. The remaining parts of a turn come
+from the record."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def ask(args: argparse.Namespace) -> int:
     if not question.strip():
         raise InvalidRequest("The question is empty.")
     if args.output_dir is not None:
-        args.output_dir.mkdir(parents=True, exist_ok=True)  # fails before the turn rather than after it
+        args.output_dir.mkdir(parents=True, exist_ok=True)  # an error stops the command before the turn starts
     if not args.json and (left_out := list_files_left_out(question, args.files)):
         options = printable(" ".join(f"-f {shlex.quote(name)}" for name in left_out))
         advice = f"the agent sees only files that --file names. To send yours, add: {options}"

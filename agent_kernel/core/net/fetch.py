@@ -127,7 +127,7 @@ class Fetcher:
         """Send the request over a new connection. A connection for another host name cannot be reused, since it has not
         verified the certificate of this name."""
         client = await self._client(place, bounds)
-        import httpx  # loaded by now
+        import httpx  # the module is loaded already
 
         async with client:
             problem: httpx.HTTPError | None = None
@@ -149,7 +149,7 @@ class Fetcher:
     async def _client(self, place: FetchTarget, bounds: FetchLimits) -> httpx.AsyncClient:
         if self._load_certificates is None:
             self._load_certificates = await asyncio.to_thread(_load_certificates)
-        import httpx  # loaded by now, off this thread
+        import httpx  # the module is loaded already, by another thread
 
         connect_s = bounds.connect_s / min(len(place.addresses), ADDRESSES)
         return httpx.AsyncClient(

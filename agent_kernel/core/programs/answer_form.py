@@ -13,7 +13,7 @@ answer, or in an output that has it."""
 SLOT_VALUE = r"[^\[\]@\n]{1,80}"
 MAX_SLOTS = 40
 NO_VALUES = frozenset({"nan", "inf", "-inf", "nat", "none", "<na>"})
-"""What a program prints for a value that does not exist, in lower case."""
+"""Texts that a program prints for a value that does not exist, in lower case."""
 COUNTS = ("no", "one", "two", "three", "four", "five", "six")
 DECIMALS = re.compile(
     rf"\b({'|'.join(COUNTS)}|\d)[ -](?:decimals?|Nachkommastellen?|décimales?|decimales)\b", re.IGNORECASE
@@ -106,8 +106,8 @@ def _other_kind(value: str, description: str) -> str:
 
 
 def _as_described(value: str, placeholder: str, question: str) -> str:
-    """Return a number with the decimals, and a month with the digits, that the question asks for; any other value as it
-    is."""
+    """Return a number with as many decimals, and a month with as many digits, as the question asks for. Return any
+    other value unchanged."""
     description = _description(placeholder, question)
     if "YYYY-MM" in description and re.fullmatch(r"\d{4}-\d", value):
         return value.replace("-", "-0")
@@ -120,7 +120,7 @@ def _as_described(value: str, placeholder: str, question: str) -> str:
 
 
 def _description(placeholder: str, question: str) -> str:
-    """Return the text behind the last place at which the question quotes the placeholder; an empty string if it does
-    not quote it."""
+    """Return the text that follows the last quotation of the placeholder in the question; an empty string if the
+    question does not quote it."""
     parts = re.split(rf"[\"'“]{re.escape(placeholder)}[\"'”]", question) if placeholder else []
     return parts[-1] if len(parts) > 1 else ""

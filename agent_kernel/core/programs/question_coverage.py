@@ -98,7 +98,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     try:
         # Comments are removed, because a model may write a condition as a comment and still not apply it.
         program = ParsedProgram(ast.unparse(tree[0]) if tree else "")
-    except RecursionError:  # a sum of hundreds of terms
+    except RecursionError:  # the code nests too deeply, such as a sum of hundreds of terms
         return []
     if len(program.nodes) < 2:
         return []
@@ -111,7 +111,8 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
 
 
 def _sentences(question: str) -> Iterator[str]:
-    for line in SLOT.split(question[:MAX_QUESTION], maxsplit=1)[0].splitlines():  # the rest describes the form
+    # After the first slot, the question only describes the form.
+    for line in SLOT.split(question[:MAX_QUESTION], maxsplit=1)[0].splitlines():
         for match in SENTENCE.finditer(LIST_MARK.sub("", line)):
             sentence = " ".join(match[0].split())
             if 0 < len(sentence) <= MAX_SENTENCE:
@@ -176,8 +177,9 @@ def _uses(code: str, label: str) -> bool:
 
 
 def _fills(code: str, label: str) -> bool:
-    """Return whether the program fills the missing values of the column, of a variable or of a whole table. Filling
-    those of a result that it computes from the column does not count, because this gives other values."""
+    """Return whether the program fills the missing values of the column, of a variable or of a whole table. Filling the
+    missing values of a result that was computed from the column does not count, because the result is different
+    then."""
     column = re.escape(repr(label))
     methods = r"\.(?:fillna|replace|where|mask|interpolate|isna|isnull|[fb]fill)\("
     return bool(re.search(rf"{column}\]*{methods}|\b\w+{methods}|fillna\([^)]*{column}|to_numeric|Imputer", code))

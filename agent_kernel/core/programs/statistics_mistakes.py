@@ -193,7 +193,8 @@ def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
-    """Select the outliers, and not all other rows, for a variable that is named after the outliers."""
+    """Remove the negation of a condition for outliers in an assignment whose variable is named after the outliers:
+    ``outliers = t[~is_outlier]`` selects all other rows."""
     conditions = {ast.unparse(target): value for target, value in program.assignments}
     for target, value in program.assignments:
         if not isinstance(target, ast.Name) or not OF_OUTLIERS.fullmatch(target.id):
@@ -228,7 +229,7 @@ def _is_extreme(condition: ast.expr) -> bool:
 
 def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
     """Move a statement that counts duplicate rows or missing values before the statement that removes or fills them, if
-    the name of its variable says that it counts what was removed."""
+    the name of its variable shows that the author wants to count the removed rows or values."""
     body = program.statements
     for at, node in enumerate(body):
         code = program.source(node)

@@ -212,7 +212,7 @@ class BranchOperations(Protocol):
 
 
 class SummaryOperations(Protocol):
-    """Summaries of the beginning of a conversation. In the model's context a summary replaces everything on its branch
+    """Summaries of the older part of a conversation. In the model's context a summary replaces everything on its branch
     up to the item ``last``; the items themselves stay stored."""
 
     async def summaries(self, key: SessionKey, *, branch: str | None = None) -> list[Summary]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LENGTH = struct.Struct(">I")
 HEAD = struct.Struct(">cI")
-"""The binary form of what precedes a body: a kind (1 byte) and a length (4 bytes, big-endian)."""
+"""The binary form of the header that precedes a body: a kind (1 byte) and a length (4 bytes, big-endian)."""
 
 
 class FrameError(ValueError):

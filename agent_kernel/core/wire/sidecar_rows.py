@@ -114,7 +114,7 @@ def _expand_turns(rows: Any) -> Any:
 
 class _Inherited:
     """The values that a row can omit because they equal those of earlier rows. ``usual`` maps each field of a row to
-    its usual value, ``settings`` does the same for the names of SETTINGS in its record."""
+    its usual value. ``settings`` maps the names of SETTINGS in the record of the row to their usual values."""
 
     def __init__(self) -> None:
         self.usual: dict[str, Any] = {"ordinal": 1, **dict.fromkeys(_PLACE, "")}

@@ -103,7 +103,7 @@ def _group_limits(root: Path, path: str, limit: str, usage: str, reclaimable: st
     below = path.strip("/")
     folder = root / below if below and ".." not in below.split("/") else root
     while folder.is_relative_to(root):
-        with suppress(OSError, ValueError):  # no such file: no limit at this level
+        with suppress(OSError, ValueError):  # a missing file means that this level has no limit
             most = int((folder / limit).read_text())
             if most < NO_LIMIT:
                 used = int((folder / usage).read_text()) - _pairs(folder / "memory.stat").get(reclaimable, 0)

@@ -62,8 +62,8 @@ def scrub(error: AgentKernelError, key: str) -> None:
 
 
 def write_to_keyring(service: str, user: str, key: str) -> bool:
-    """Store a key in the system's keyring. Return False if the system has none that works: a server without a desktop
-    commonly has none. Blocking."""
+    """Store a key in the system's keyring. Return False if the system has no keyring that works, as is common on
+    servers without a desktop. Blocking."""
     try:
         import keyring  # keyring is an optional library
     except ImportError:
@@ -78,8 +78,8 @@ def write_to_keyring(service: str, user: str, key: str) -> bool:
 
 
 def delete_from_keyring(service: str, user: str) -> None:
-    """Delete a key. A key that is not there, or a keyring that does not work, is no error: nothing can use the key any
-    more. Blocking."""
+    """Delete a key. If the key does not exist or the keyring does not work, no error is raised, because no request can
+    use the key then. Blocking."""
     try:
         import keyring  # keyring is an optional library
 

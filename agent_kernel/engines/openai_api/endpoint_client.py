@@ -114,7 +114,8 @@ class EndpointConnection:
 
         key = key_of(self._endpoint)
         sent = {**headers, **({"Authorization": f"Bearer {key}"} if key else {})}
-        sent |= {} if method == "POST" else {"Connection": "close"}  # the key was looked up once
+        # A GET request, for the list of models, is rarely repeated, so its connection is not kept open.
+        sent |= {} if method == "POST" else {"Connection": "close"}
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace") if body is not None else None
         request = http.build_request(method, f"{self._endpoint.url}/{path}", content=content, headers=sent)
         try:

@@ -69,8 +69,8 @@ class OpenAIEngine:
     ContextOverflow and EngineError.
 
     A request is sent again only if no token of its answer has arrived. An answer that breaks off later is an error, so
-    that nobody is shown two beginnings and no tool call runs twice. Fields that the server refuses are left out of
-    later requests; ``info().details`` lists them.
+    that the beginning of an answer is never shown twice and no tool call runs twice. Fields that the server refuses are
+    left out of later requests; ``info().details`` lists them.
     """
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
@@ -210,7 +210,7 @@ class OpenAIEngine:
             try:
                 listed = await self._connection.models()
             except (EngineFault, RequestRefused, AgentKernelError) as problem:
-                if self._model:  # the request itself will report the problem
+                if self._model:  # the model is known; if the server has a problem, the request reports it
                     self._asked = isinstance(problem, RequestRefused)
                     return
                 raise self._listing_error(problem) from None

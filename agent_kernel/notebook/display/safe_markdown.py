@@ -1,8 +1,8 @@
 """Makes a model's Markdown harmless: no renderer produces raw HTML, a script link or a remote image from it.
 
-JupyterLab sanitises what it renders, nbconvert does not. Renderers disagree about what is code in corner cases, so a
-text with anything suspicious in it gets its code in the one form on which they agree: fences at column 0 between blank
-lines, and code spans as ``<code>`` with everything in them escaped.
+JupyterLab sanitises what it renders, nbconvert does not. Renderers disagree in corner cases about which text is code.
+So in a text with a suspicious construct, this module writes all code in the one form that every renderer recognizes:
+fences at column 0 between blank lines, and code spans as ``<code>`` with everything in them escaped.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ class TerminalScreen:
     """Prints lines as they arrive, without styles: for pipes, files, and terminals that cannot erase lines."""
 
     def __init__(self) -> None:
-        self._out = sys.stdout  # replaced while the model's code runs
+        self._out = sys.stdout  # kept here, because ``sys.stdout`` is replaced while the model's code runs
         self._kind = ""
         self._growing = PartialText()
         self._printed: dict[str, tuple[str, int]] = {}

@@ -45,7 +45,7 @@ NO_TRIAL = {"status": "error", "text": "This draft cannot be copied, so nothing 
 """The answer for a program that was not tried, because the draft could not be copied and so the program's effects could
 not be undone. The draft is unchanged."""
 REFUSALS = {1, 13, 30}
-"""The error numbers EPERM, EACCES and EROFS: the jail refused what the code tried."""
+"""The error numbers EPERM, EACCES and EROFS: the jail refused an operation of the code."""
 NO_FRONT_END = "a draft has no connection to the notebook: widgets, input and comms need your kernel"
 MATPLOTLIB = (".cache/matplotlib", ".config/matplotlib")
 """Directories below the home directory whose files are copied for matplotlib: the user's settings, and the font list,
@@ -210,8 +210,8 @@ class Fallback:
         close(self._pipe)
 
     def reap(self) -> None:
-        """Reap the process of the previous call's fallback, which has exited. This happens at the next call and not
-        at once, because the system needs time to free a lot of memory."""
+        """Reap the process of the previous call's fallback, which has exited. The caller does this at the next call and
+        not at once, because the system needs time to free the memory of a large process."""
         with contextlib.suppress(OSError):
             os.waitpid(self.pid, 0)
 
@@ -234,7 +234,7 @@ def _sleep(wake: int, dropped: int) -> None:
 
 
 def _offsets() -> dict[int, int]:
-    """Return the read and write positions of the open files, by descriptor."""
+    """Return the position (offset in bytes) of each open file, by descriptor."""
     offsets = {}
     for fd in range(3, MAX_FILES):
         with contextlib.suppress(OSError):
@@ -306,7 +306,7 @@ def _detach(ends: ChildEnds) -> None:
     needed_fds = {0, 1, 2, ends.requests, ends.results, ends.reports, ends.wake, nothing}
     for fd in map(int, os.listdir("/proc/self/fd")):
         if fd not in needed_fds:
-            with contextlib.suppress(OSError):  # the descriptor of the listing itself
+            with contextlib.suppress(OSError):  # os.listdir has already closed its own descriptor
                 os.dup2(nothing, fd, inheritable=False)
 
 

@@ -286,7 +286,7 @@ class Drafts:
             expected.status == outcome.status == "success"
             and (outcome.text, outcome.figures) == (expected.text, expected.figures)
             and before == after
-            and all(before.values())  # what has no digest cannot be compared
+            and all(before.values())  # a variable without a digest cannot be compared
         )
         return outcome if same else replace(outcome, status="error")
 

@@ -1,7 +1,8 @@
 """The keeper of a draft: the process between a kernel and its draft.
 
-It is the parent of the process that runs code and adopts its orphans, reports to the kernel how each ended, and ends
-with the kernel. The keeper is also a copy of the kernel, but runs no code of the model.
+It is the parent of the process that runs code, and the system gives it that process's orphans. It reports to the kernel
+how each process ended, and ends when the kernel ends. The keeper is also a copy of the kernel, but runs no code of the
+model.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class _Ending(BaseException):
 
 
 def prepare() -> None:
-    """Prepare before the draft is forked: SIGTERM ends everything, orphans are adopted, and the system prefers to
-    kill the draft rather than the kernel when memory runs out. Raises OSError."""
+    """Configure this process before it forks the draft: SIGTERM ends the keeper and the draft, orphans become children
+    of the keeper, and if memory runs out, the system kills the draft rather than the kernel. Raises OSError."""
     signal.signal(signal.SIGTERM, _end)
     privileges.adopt_orphans()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

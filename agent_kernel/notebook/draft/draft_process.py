@@ -87,7 +87,9 @@ class DraftProcess:
         for_draft = ChildEnds(*theirs, directory, os.getpid(), random.getstate())
         try:
             with visible_paths.examining_once():
-                jail.readable_paths()  # the draft needs the same listings, and finds them in its memory
+                # The draft needs these listings too. It finds them in its memory, which is a copy of this process's
+                # memory.
+                jail.readable_paths()
                 keeper = fork()
                 if keeper == 0:
                     become_draft(shell, for_draft)
@@ -125,7 +127,8 @@ class DraftProcess:
         ``names`` that it created. If it has the key ``describe``, ``describe_data`` is called with the value as
         arguments and no code runs. If the state could not be restored, the draft has ended and the result has ``lost``
         True. Raises DraftEnded if the process ended during the call. A keyboard interrupt ends the call. ``stopped``
-        returns True after an interrupt, because a KeyboardInterrupt in a finalizer gets lost."""
+        returns True after an interrupt, because Python ignores a KeyboardInterrupt that is raised in a finalizer.
+        """
         try:
             request: dict[str, Any] = {"code": code, "threads": ThreadFacts.of(self.pid)._asdict()}
             if returns_value:

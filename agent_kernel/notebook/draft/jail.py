@@ -137,7 +137,7 @@ def _view(own: str) -> tuple[list[str], list[str]]:
     system += [path for path in modules if os.path.basename(path) in PACKAGES]
     readable = [path for directory in system for path in _parts_without(directory, [home, notebook_dir, *hidden])]
     needed, listed = [*readable, os.path.realpath(own)], list[str]()
-    # A module directory that contains the notebook's directory would reveal that directory's neighbours.
+    # A module directory that contains the notebook's directory would reveal the entries beside that directory.
     shown = [
         path
         for path in modules

@@ -1,6 +1,7 @@
 """Captures the output of code that runs in the user's kernel: streams, displayed values, figures, its traceback.
 
-Displayed bundles go to the notebook at once as outputs of their own; printed text goes to a listener."""
+Displayed MIME bundles are sent to the notebook at once, as separate outputs; printed text is passed to a listener.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def is_jupyter_console() -> bool:
 def _command_of(process: int) -> str:
     try:
         return Path(f"/proc/{process}/cmdline").read_text(errors="replace")
-    except OSError:  # no Linux
+    except OSError:  # this system is not Linux, or the process has ended
         pass
     try:
         done = subprocess.run(

@@ -100,7 +100,7 @@ def last_error(shell: Any, history: Any, chars: int = CHARS) -> str:
 
 
 def describe_failure(failure: tuple[int, str, str, str], chars: int = CHARS) -> str:
-    """Describe a failed cell, given as (number, cell, source, traceback)."""
+    """Describe a failed cell. ``failure`` is (execution number, cell name, source, traceback)."""
     number, cell, source, traceback_text = failure
     place = f"In[{number}]" + (f" (cell {cell})" if cell else "")
     half = chars // 2
@@ -271,7 +271,7 @@ def _limit_seconds(seconds: float) -> Iterator[None]:
         raise TookTooLong
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # repeated, in case the first exception is swallowed
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)  # repeats, because code may suppress the first exception
     try:
         yield
     finally:

@@ -33,7 +33,7 @@ def with_row_values(code: str, output: str, namespace: Mapping[str, Any]) -> str
 def _has_row(table: Any, number: int) -> bool:
     """Return whether the rows of the table are numbered consecutively, without labels of their own, and one of them has
     this number."""
-    index: Any = getattr(table, "index", None)  # a table of polars has none
+    index: Any = getattr(table, "index", None)  # a table of polars has no index
     return type(index).__name__ == "RangeIndex" and number in index
 
 

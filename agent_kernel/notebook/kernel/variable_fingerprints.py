@@ -37,7 +37,8 @@ class WeakMark:
 
     def fits(self, value: object) -> bool:
         if self._value is not NOTHING:
-            return id(value) == self._address or (type(value) is type(self._value) and value == self._value)  # NaN
+            # NaN is not equal to itself.
+            return id(value) == self._address or (type(value) is type(self._value) and value == self._value)
         same = self._kept() is value if self._kept is not None else id(value) == self._address
         return same or (bool(self._content) and content_digest(value) == self._content)
 

@@ -12,11 +12,11 @@ FLAGS = ("--json", "--yes", "--use", "--none")
 class CommandArguments:
     """The parsed arguments of a command: flags, at most one option with a value, and the remaining words."""
 
-    def __init__(self, rest: str, option: str = "", extra_flags: tuple[str, ...] = ()) -> None:
-        """Parse ``rest``. ``option`` is the option that takes a value, and ``extra_flags`` are flags that this
+    def __init__(self, line: str, option: str = "", extra_flags: tuple[str, ...] = ()) -> None:
+        """Parse ``line``. ``option`` is the option that takes a value, and ``extra_flags`` are flags that this
         command accepts in addition to those of every command. Raises AgentError for an unclosed quote, an unknown
         flag or an option without its value."""
-        words = split_words(rest)
+        words = split_words(line)
         self.option = ""
         if option and option in words:
             index = words.index(option)
@@ -26,19 +26,19 @@ class CommandArguments:
             words.pop(index)
         allowed_flags = (*FLAGS, *extra_flags)
         self.flags = {word for word in words if word in allowed_flags}
-        self.rest = [word for word in words if word not in allowed_flags]
-        unknown = [word for word in self.rest if word.startswith("--")]
+        self.words = [word for word in words if word not in allowed_flags]
+        unknown = [word for word in self.words if word.startswith("--")]
         if unknown:
             raise AgentError(f"this command has no option {unknown[0]}; %agent help lists the options.")
 
     @property
     def text(self) -> str:
-        return " ".join(self.rest)
+        return " ".join(self.words)
 
 
-def split_words(rest: str) -> list[str]:
+def split_words(line: str) -> list[str]:
     """Split a line as a shell does. Raises AgentError for an unclosed quote."""
     try:
-        return shlex.split(rest)
+        return shlex.split(line)
     except ValueError as error:
-        raise AgentError(f"the arguments {rest!r} cannot be read: {error}.") from None
+        raise AgentError(f"the arguments {line!r} cannot be read: {error}.") from None

@@ -99,22 +99,22 @@ class Commands:
 
     def run(self, line: str) -> None:
         """Run a line of the form ``COMMAND ARGUMENTS``; an empty line shows the status. Raises AgentError."""
-        name, _, rest = line.strip().partition(" ")
+        name, _, arguments = line.strip().partition(" ")
         name = name or "status"
         if name not in HELP:
-            raise _no_command(name, rest.strip())
+            raise _no_command(name, arguments.strip())
         method = f"{name}_" if keyword.iskeyword(name) else name
         group = next(group for group in self._groups if hasattr(group, method))
-        getattr(group, method)(rest.strip())
+        getattr(group, method)(arguments.strip())
 
-    def help(self, rest: str) -> None:
-        """Show the help of all commands, or of the command ``rest``."""
-        if rest and rest not in HELP:
-            raise _no_command(rest)
-        text = help_text.format_command(rest, HELP[rest]) if rest else f"{help_text.format_help(HELP)}\n\n{usage()}"
+    def help(self, line: str) -> None:
+        """Show the help of all commands, or of the command ``line``."""
+        if line and line not in HELP:
+            raise _no_command(line)
+        text = help_text.format_command(line, HELP[line]) if line else f"{help_text.format_help(HELP)}\n\n{usage()}"
         self._context.publish({"text/plain": text})
 
-    def panel(self, rest: str) -> None:
+    def panel(self, line: str) -> None:
         """Show the chat panel. The import is lazy because anywidget is needed only for the panel. Raises AgentError if
         this environment does not have it."""
         try:
@@ -126,25 +126,25 @@ class Commands:
             ) from None
         self._context.shell.display_pub.publish(panel._repr_mimebundle_()[0])
 
-    def tools(self, rest: str) -> None:
-        tools_command.show_tools(rest, self._context, self._requests.build_tool_fields())
+    def tools(self, line: str) -> None:
+        tools_command.show_tools(line, self._context, self._requests.build_tool_fields())
 
-    def usage(self, rest: str) -> None:
-        usage_command.show_usage(rest, self._context)
+    def usage(self, line: str) -> None:
+        usage_command.show_usage(line, self._context)
 
-    def search(self, rest: str) -> None:
-        search_command.search(rest, self._context)
+    def search(self, line: str) -> None:
+        search_command.search(line, self._context)
 
-    def clear(self, rest: str) -> None:
+    def clear(self, line: str) -> None:
         """Delete the turns of the conversation, or with ``outputs`` only the tool outputs of cleared cells."""
-        if rest == "outputs":
+        if line == "outputs":
             self._export.clear_outputs()
         else:
-            self.conversation.clear(rest)
+            self.conversation.clear(line)
 
     # ------------------------------------------------------------------------------------------- sessions
 
-    def status(self, rest: str) -> None:
+    def status(self, line: str) -> None:
         binding = self._context.server.call("GET", "binding")
         session, model, server = binding["session"], binding["model"], binding["server"]
         live = session is not None and self._context.consent.allows(session["id"])
@@ -163,36 +163,36 @@ class Commands:
         ]
         self._context.publish(table_bundle(("agent", ""), rows))
 
-    def sessions(self, rest: str) -> None:
-        arguments = CommandArguments(rest)
-        query = f"&name={route(arguments.text)}" if arguments.rest else ""
+    def sessions(self, line: str) -> None:
+        arguments = CommandArguments(line)
+        query = f"&name={route(arguments.text)}" if arguments.words else ""
         sessions = self._context.server.call("GET", f"sessions?limit=50{query}")["sessions"]
         none = f"There is no session with {arguments.text!r} in its title, tags or id."
         none = none if query else "There is no session yet; the first %%agent cell starts one."
         rows = [_session_row(session) for session in sessions]
         self._context.list(arguments, sessions, ("id", "title", "tags", "turns", "last used", ""), rows, none)
 
-    def use(self, rest: str) -> None:
-        if not rest:
+    def use(self, line: str) -> None:
+        if not line:
             raise AgentError("%agent use needs the id of a session; %agent sessions lists them.")
-        answer = self._context.server.call("PUT", "binding", {"session": rest})
+        answer = self._context.server.call("PUT", "binding", {"session": line})
         why = "That session belongs to another notebook."
         self._context.await_confirmation(answer, why, "Let this notebook use it")
-        self._context.print_line(f"This notebook continues the session {rest}.")
+        self._context.print_line(f"This notebook continues the session {line}.")
 
-    def new(self, rest: str) -> None:
-        session = self._context.begin_session(rest)
+    def new(self, line: str) -> None:
+        session = self._context.begin_session(line)
         self._context.print_line(
             f"This notebook uses a new session, {session}. %agent sessions lists the earlier ones."
         )
 
-    def compact(self, rest: str) -> None:
-        if rest not in ("", "undo"):
+    def compact(self, line: str) -> None:
+        if line not in ("", "undo"):
             raise AgentError(
                 "%agent compact summarises the older turns for the model; %agent compact undo removes the summary."
             )
         path = session_path(self._context.require_session(), "compact")
-        if rest == "undo":
+        if line == "undo":
             removed = self._context.server.call("DELETE", path)["summary"]
             text = "The newest summary is removed; the model reads the turns that it summarised again."
             self._context.print_line(text if removed else "Nothing was removed: this conversation has no summary.")
@@ -203,17 +203,17 @@ class Commands:
 
     # ------------------------------------------------------------------------------------------- skills and trust
 
-    def skills(self, rest: str) -> None:
+    def skills(self, line: str) -> None:
         skills = self._context.server.call("GET", "skills")["data"]
         rows = [(skill["name"], skill["description"], skill["latest_version"], skill["id"]) for skill in skills]
         none = "There are no skills yet. Install one with: agent-kernel skills add DIR"
         bundle = table_bundle(("name", "description", "version", "id"), rows) if rows else line_bundle(none)
         self._context.publish(bundle)
 
-    def trust(self, rest: str) -> None:
-        if rest not in ("", "remove"):
+    def trust(self, line: str) -> None:
+        if line not in ("", "remove"):
             raise AgentError("%agent trust takes no argument except remove.")
-        if rest == "remove":
+        if line == "remove":
             removed = self._context.server.call("DELETE", "trust")
             was = "is no longer trusted" if removed["removed"] else "was not in the list of trusted folders"
             self._context.print_line(f"{removed['folder']} {was}.")
@@ -227,7 +227,7 @@ class Commands:
 
     # ------------------------------------------------------------------------------------------- server
 
-    def start(self, rest: str) -> None:
+    def start(self, line: str) -> None:
         """Start a server for this kernel, unless it has one."""
         if server := self._context.started_by:
             self._context.print_line(f"This kernel already has a server: {server.url}")
@@ -238,8 +238,8 @@ class Commands:
             os.environ.update(environment)
             self._requests.target.set_default(environment.get(PYTHON_IN, ""))
 
-    def stop(self, rest: str) -> None:
-        if rest == "server":
+    def stop(self, line: str) -> None:
+        if line == "server":
             had_server = self._context.embedded.server is not None
             self._context.embedded.close()
             text = "The server of this kernel is stopped; its conversations stay stored."
@@ -247,7 +247,7 @@ class Commands:
                 text if had_server else "No server was stopped: %agent start has not started one for this kernel."
             )
             return
-        if rest:
+        if line:
             raise AgentError("%agent stop stops turns; %agent stop server stops the server that %agent start started.")
         stopped = sum(self._stop_turn(turn) for turn in self._open_turns())
         text = f"Stopped {stopped} turn{'s' * (stopped != 1)}." if stopped else "No turn is running."
@@ -272,13 +272,13 @@ class Commands:
         return True
 
 
-def _no_command(name: str, rest: str = "") -> AgentError:
+def _no_command(name: str, line: str = "") -> AgentError:
     """Return the error for an unknown command. If several words follow it, the error says how to ask a question,
     because the user has probably left out ``ask``. It then suggests no similar command, because "what", for example, is
     similar to the name of a command."""
     near = difflib.get_close_matches(name, HELP, 1)
     suggestion = f"Did you mean %agent {near[0]}?" if near else HELP_HINT
-    if len(rest.split()) >= QUESTION_WORDS:
+    if len(line.split()) >= QUESTION_WORDS:
         suggestion = f"{ASK_HINT} {HELP_HINT}"
     return AgentError(f"%agent has no command {name!r}. {suggestion}")
 

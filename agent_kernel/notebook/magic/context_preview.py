@@ -25,14 +25,14 @@ class ContextPreview:
         self._context = context
         self._tool_fields = tool_fields
 
-    def context(self, rest: str) -> None:
+    def context(self, line: str) -> None:
         session, call = self._context.require_session(), self._context.server.call
         turns = self._context.list_turns(session)
         summaries = call("GET", session_path(session, "compact"))["summaries"]
         window = call("GET", "binding")["model"]["context_length"]
         tools = [tool["name"] for tool in called_tools(call("POST", "tools", self._tool_fields()))]
         used, names = _tokens_in_use(turns), user_variables(self._context.shell)
-        if "--json" in CommandArguments(rest).flags:
+        if "--json" in CommandArguments(line).flags:
             facts = {"turns": len(turns), "summaries": len(summaries), "tokens": used, "window": window, "tools": tools}
             self._context.publish(json_bundle({**facts, "notes": session["metadata"], "variables": names}))
             return

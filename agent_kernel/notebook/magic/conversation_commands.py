@@ -42,8 +42,8 @@ class ConversationCommands:
 
     # ------------------------------------------------------------------------------------------- branches
 
-    def branches(self, rest: str) -> None:
-        arguments = CommandArguments(rest)
+    def branches(self, line: str) -> None:
+        arguments = CommandArguments(line)
         branches = self._list_branches(self._context.require_session())
         rows = [
             (branch["name"], branch["turns"], branch["parent"], moment(branch["created"]), _current(branch))
@@ -51,18 +51,18 @@ class ConversationCommands:
         ]
         self._context.list(arguments, branches, ("branch", "turns", "from", "made", ""), rows)
 
-    def switch(self, rest: str) -> None:
+    def switch(self, line: str) -> None:
         name = _require_name(
-            rest, "the name of the branch is missing: %agent switch NAME. %agent branches lists the names."
+            line, "the name of the branch is missing: %agent switch NAME. %agent branches lists the names."
         )
         path = session_path(self._context.require_session(), "branch")
         branch = self._context.server.call("PUT", path, {"name": name})
         self._print_line(f"This notebook continues the branch {name}, which has {turn_count(branch['turns'])}.")
 
-    def branch(self, rest: str) -> None:
-        if rest and not rest.isdecimal():
+    def branch(self, line: str) -> None:
+        if line and not line.isdecimal():
             raise AgentError("Usage: %agent branch [N]. The new branch begins with the first N turns of this one.")
-        branch = self._create_branch(self._context.require_session(), rest)
+        branch = self._create_branch(self._context.require_session(), line)
         turns = turn_count(branch["turns"])
         beginning = f"{turns} of {branch['parent']}" if branch["parent"] else turns
         self._print_line(f"This notebook continues the new branch {branch['name']}, which starts with {beginning}.")
@@ -96,22 +96,22 @@ class ConversationCommands:
         self._context.last_turn = ""
         return self._context.server.call("POST", session_path(session, "branches"), body)
 
-    def drop(self, rest: str) -> None:
-        arguments = CommandArguments(rest)
+    def drop(self, line: str) -> None:
+        arguments = CommandArguments(line)
         name = _require_name(
             arguments.text, "the name of the branch is missing: %agent drop NAME. %agent branches lists the names."
         )
         session = self._context.require_session()
         self._context.confirm(arguments, f"Delete the branch {name} permanently?")
-        self._context.server.call("DELETE", session_path(session, "branches", name), seen=session["revision"])
+        self._context.server.call("DELETE", session_path(session, "branches", name), revision=session["revision"])
         self._print_line(f"The branch {name} is deleted.")
 
-    def versions(self, rest: str) -> None:
-        arguments = CommandArguments(rest)
+    def versions(self, line: str) -> None:
+        arguments = CommandArguments(line)
         turn = self._context.last_turn or self._context.find_turn()
         answer = self._context.server.call("GET", route("turns", turn, "versions"))
         versions = answer["versions"]
-        if not arguments.rest:
+        if not arguments.words:
             rows = [
                 (
                     version["version"],
@@ -132,14 +132,14 @@ class ConversationCommands:
             )
         self._context.show_version(answer, chosen)
 
-    def fork(self, rest: str) -> None:
-        arguments = CommandArguments(rest, "--into")
-        if arguments.rest and not (len(arguments.rest) == 1 and arguments.text.isdecimal()):
+    def fork(self, line: str) -> None:
+        arguments = CommandArguments(line, "--into")
+        if arguments.words and not (len(arguments.words) == 1 and arguments.text.isdecimal()):
             raise AgentError(
                 "Usage: %agent fork [N] [--into ID] [--use]. The new session has the first N turns of this one."
             )
         body: dict[str, Any] = {"bind": "--use" in arguments.flags}
-        body |= {"turns": int(arguments.text)} if arguments.rest else {}
+        body |= {"turns": int(arguments.text)} if arguments.words else {}
         body |= {"id": arguments.option} if arguments.option else {}
         fork = self._context.server.call("POST", session_path(self._context.require_session(), "fork"), body)
         use = "this notebook continues it" if fork["bound"] else f"%agent use {fork['id']} continues it"
@@ -147,9 +147,9 @@ class ConversationCommands:
 
     # ------------------------------------------------------------------------------------------- undo and delete
 
-    def undo(self, rest: str) -> None:
+    def undo(self, line: str) -> None:
         session = self._context.require_session()
-        answer = self._context.server.call("POST", session_path(session, "undo"), {}, seen=session["revision"])
+        answer = self._context.server.call("POST", session_path(session, "undo"), {}, revision=session["revision"])
         undone = answer["undone"]
         if undone is None:
             self._print_line("There is no turn to remove.")
@@ -164,17 +164,17 @@ class ConversationCommands:
                 f"Effects of its calls ({calls}) remain: variables, files, and data that was sent elsewhere."
             )
 
-    def clear(self, rest: str) -> None:
-        arguments, session = CommandArguments(rest), self._context.require_session()
+    def clear(self, line: str) -> None:
+        arguments, session = CommandArguments(line), self._context.require_session()
         self._context.confirm(
             arguments, f"Delete all {turn_count(session['turns'])} of {_display_name(session)}, on every branch?"
         )
-        self._context.server.call("POST", session_path(session, "clear"), {}, seen=session["revision"])
+        self._context.server.call("POST", session_path(session, "clear"), {}, revision=session["revision"])
         self._context.last_turn = ""
         self._print_line("This session is empty; the outputs in the cells stay until you clear them.")
 
-    def delete(self, rest: str) -> None:
-        arguments = CommandArguments(rest)
+    def delete(self, line: str) -> None:
+        arguments = CommandArguments(line)
         identity = _require_name(
             arguments.text, "the id of the session is missing: %agent delete ID. %agent sessions lists the ids."
         )
@@ -182,28 +182,28 @@ class ConversationCommands:
         self._context.confirm(
             arguments, f"Delete {_display_name(session)} with {turn_count(session['turns'])} permanently?"
         )
-        self._context.server.call("DELETE", session_path(session), seen=session["revision"])
+        self._context.server.call("DELETE", session_path(session), revision=session["revision"])
         self._print_line(f"The session {identity} is deleted.")
 
     # ------------------------------------------------------------------------------------------- names and notes
 
-    def title(self, rest: str) -> None:
-        if not rest:
+    def title(self, line: str) -> None:
+        if not line:
             self._print_line(_display_name(self._context.require_session()))
             return
-        changed = self._context.server.call("PATCH", session_path(self._context.require_session()), {"title": rest})
+        changed = self._context.server.call("PATCH", session_path(self._context.require_session()), {"title": line})
         self._print_line(f"The title of this session is {_display_name(changed)}.")
 
-    def tags(self, rest: str) -> None:
-        arguments, session = CommandArguments(rest), self._context.require_session()
-        if arguments.rest or "--none" in arguments.flags:
+    def tags(self, line: str) -> None:
+        arguments, session = CommandArguments(line), self._context.require_session()
+        if arguments.words or "--none" in arguments.flags:
             tags = [tag.strip() for tag in arguments.text.split(",") if tag.strip()]
             session = self._context.server.call("PATCH", session_path(session), {"tags": tags})
         self._context.list(arguments, session["tags"], ("tag",), [(tag,) for tag in session["tags"]])
 
-    def note(self, rest: str) -> None:
-        arguments = CommandArguments(rest)
-        pairs = [word.partition("=") for word in arguments.rest]
+    def note(self, line: str) -> None:
+        arguments = CommandArguments(line)
+        pairs = [word.partition("=") for word in arguments.words]
         if any(not (key and equals) for key, equals, _ in pairs):
             raise AgentError("Usage: %agent note KEY=VALUE. Quote a value with spaces: %agent note 'KEY=SOME WORDS'.")
         notes = self._update_notes({key: _value(value) for key, _, value in pairs})
@@ -219,7 +219,9 @@ class ConversationCommands:
             if not change:
                 return notes
             try:
-                self._context.server.call("PATCH", session_path(session), {"metadata": notes}, seen=session["revision"])
+                self._context.server.call(
+                    "PATCH", session_path(session), {"metadata": notes}, revision=session["revision"]
+                )
                 return notes
             except Conflict:
                 if attempt == TRIES - 1:
@@ -228,12 +230,12 @@ class ConversationCommands:
 
     # ------------------------------------------------------------------------------------------------ private mode
 
-    def private(self, rest: str) -> None:
+    def private(self, line: str) -> None:
         session = self._context.find_session()
         is_private = session is not None and session["private"]
-        if rest not in ("", "off"):
+        if line not in ("", "off"):
             raise AgentError("%agent private starts a private conversation; %agent private off ends it.")
-        if rest == "off":
+        if line == "off":
             if not is_private:
                 raise AgentError("nothing changed: this conversation is not private.")
             self._context.server.call("DELETE", "binding")
@@ -249,7 +251,7 @@ class ConversationCommands:
             "it, and the server of a remote model sees the requests."
         )
 
-    def unbind(self, rest: str) -> None:
+    def unbind(self, line: str) -> None:
         answer = self._context.server.call("DELETE", "binding")
         self._context.last_turn = ""
         if answer["unbound"] is None:
@@ -261,12 +263,12 @@ class ConversationCommands:
         )
 
 
-def _require_name(rest: str, usage: str) -> str:
-    """Return ``rest``, the argument of a command that needs one. If it is empty, raises AgentError with the text
+def _require_name(line: str, usage: str) -> str:
+    """Return ``line``, the argument of a command that needs one. If it is empty, raises AgentError with the text
     ``usage``."""
-    if not rest:
+    if not line:
         raise AgentError(usage)
-    return rest
+    return line
 
 
 def _current(entry: Json) -> str:

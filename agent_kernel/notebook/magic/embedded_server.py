@@ -93,7 +93,7 @@ class EmbeddedServer:
         if self._log is not None:
             self._log.close()
             with contextlib.suppress(OSError):
-                os.unlink(self._log.name)  # where it could not be removed while it was open
+                os.unlink(self._log.name)  # Windows does not remove open files, so this is done now
             self._log = None
 
     def _begin(self, kernel: str, token: str) -> None:

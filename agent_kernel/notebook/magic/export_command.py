@@ -31,10 +31,10 @@ class ExportCommands:
         self._context = context
         self._print_line = context.print_line
 
-    def export(self, rest: str) -> None:
+    def export(self, line: str) -> None:
         """Write the conversation to a file. An existing file is replaced only with --yes."""
-        arguments = CommandArguments(rest, "--format")
-        path = Path(arguments.text).expanduser() if arguments.rest else None
+        arguments = CommandArguments(line, "--format")
+        path = Path(arguments.text).expanduser() if arguments.words else None
         format = arguments.option or format_of_file(path)
         session = self._context.require_session()
         where = f"{session_path(session, 'export')}?{urlencode({'format': format})}"
@@ -45,15 +45,15 @@ class ExportCommands:
         write_file(target, document, replace="--yes" in arguments.flags)
         self._print_line(f"Wrote {len(document):,} bytes to {target} ({format}).{_describe_left_out(left_out)}")
 
-    def import_(self, rest: str) -> None:
+    def import_(self, line: str) -> None:
         """Preview a document, ask the user, and import it as a new session."""
-        arguments = CommandArguments(rest)
-        query: dict[str, Any] = {} if arguments.rest else {"beside": 1}
-        document = self._read(Path(arguments.text).expanduser()) if arguments.rest else b""
+        arguments = CommandArguments(line)
+        query: dict[str, Any] = {} if arguments.words else {"beside": 1}
+        document = self._read(Path(arguments.text).expanduser()) if arguments.words else b""
         seen = self._send({**query, "preview": 1}, document)["preview"]
         self._show(seen)
         self._context.confirm(arguments, "Import it as a new session?", "nothing was imported")
-        bind = not arguments.rest or "--use" in arguments.flags
+        bind = not arguments.words or "--use" in arguments.flags
         imported = self._send({**query, **({"bind": 1} if bind else {})}, document)
         then = "this notebook continues it" if imported["bound"] else f"%agent use {imported['id']} continues it"
         self._print_line(f"Imported as session {imported['id']}; {then}.")

@@ -157,7 +157,7 @@ def _refuse_fix(shell: Any, number: int, source: str, traceback: str, code: str)
 def diff_bundle(failed: str, proposed: str) -> Bundle:
     """Return the difference between the failed cell and the proposed cell as a MIME bundle."""
     lines = difflib.unified_diff(failed.splitlines(), proposed.splitlines(), n=100, lineterm="")
-    text = "\n".join(itertools.islice(lines, 3, None))  # without the headers, which name files
+    text = "\n".join(itertools.islice(lines, 3, None))  # the first lines are headers with file names
     return {"text/markdown": code_block(text, "diff"), "text/plain": text}
 
 
@@ -191,8 +191,8 @@ def _known_names(shell: Any) -> set[str]:
 
 
 def _names_that_matter(shell: Any, traceback: str) -> list[str]:
-    """Return the variables used in the statements of the traceback, innermost frame first. For an unknown name, add
-    variables with a similar name."""
+    """Return the names of the variables in the statements that the traceback shows, innermost frame first. For an
+    unknown name, add variables with a similar name."""
     known = _known_names(shell)
     sources = list(shell.user_ns.get("In", ()))
     names: dict[str, None] = {}

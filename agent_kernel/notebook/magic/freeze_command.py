@@ -41,9 +41,9 @@ class FreezeCommand:
     def __init__(self, context: CommandContext) -> None:
         self._context = context
 
-    def freeze(self, rest: str) -> None:
+    def freeze(self, line: str) -> None:
         """Freeze the notebook as it was last saved. An existing file is replaced only with --yes."""
-        arguments = CommandArguments(rest, extra_flags=("--in-place",))
+        arguments = CommandArguments(line, extra_flags=("--in-place",))
         in_place, replace = "--in-place" in arguments.flags, "--yes" in arguments.flags
         binding = self._context.server.call("GET", "binding")
         path = self._file(arguments.text, binding)

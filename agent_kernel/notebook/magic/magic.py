@@ -159,7 +159,7 @@ class AgentMagics(Magics):
         with self._one_at_a_time():
             if self._version_notice:
                 self._shell.display_pub.publish({"text/plain": self._version_notice})
-                self._version_notice = ""  # once in a kernel is enough
+                self._version_notice = ""  # the notice is shown once in a kernel
             self._turns.run(options, text, cell, task, starts_server=self.has_prompt_cells)
 
     @property

@@ -24,8 +24,8 @@ class ModelCommands:
         self._context = context
         self._print_line = context.print_line
 
-    def model(self, rest: str) -> None:
-        verb, _, name = rest.partition(" ")
+    def model(self, line: str) -> None:
+        verb, _, name = line.partition(" ")
         if verb == "pull":
             self._pull(name.strip())
         elif verb == "unload":
@@ -39,7 +39,7 @@ class ModelCommands:
         else:
             self._list_models()
 
-    def unload(self, rest: str) -> None:
+    def unload(self, line: str) -> None:
         answer = self._context.server.call("POST", "engine/unload", {})
         engine, freed = answer["engine"], answer.get("freed_bytes", 0) / MB
         gave = f" and freed {freed:,.0f} MB" if freed else ""

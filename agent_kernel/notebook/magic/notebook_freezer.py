@@ -162,7 +162,7 @@ def _with_result(
     beginning = f"{variable.name}: {variable.type or 'str'} = "
     texts = [text for output in outputs if (text := _data(output).get("text/plain", "").strip()).startswith(beginning)]
     if outputs and not texts:
-        return list(programs)  # the turn had no value of the type, or it ended before
+        return list(programs)  # the turn ended without a value of the type
     value = turn.answer if not variable.type else _value_of_answer(turn.answer)
     is_computed = texts[-1].endswith(COMPUTED) if texts else value is None
     if is_computed:
@@ -235,8 +235,8 @@ def _answer(output: Any) -> str:
 
 
 def _is_around(output: Any) -> bool:
-    """Return True for outputs of an agent cell that are not part of the answer: tool calls, notices, the status line of
-    the turn."""
+    """Return whether an output of an agent cell is not part of the answer, but shows a tool call, a notice or the
+    status line of the turn."""
     data = _data(output)
     return TURN_MIME in data or data.get("text/html", "").startswith(AROUND)
 

@@ -29,32 +29,32 @@ class PermissionCommands:
         self._consent = context.consent
         self._print_line = context.print_line
 
-    def allow(self, rest: str) -> None:
-        if rest != "ask" and rest not in KINDS:
+    def allow(self, line: str) -> None:
+        if line != "ask" and line not in KINDS:
             kinds = ", ".join(KINDS)
             raise AgentError(f"%agent allow takes one of {kinds}, or ask, after which each call needs your approval.")
         session = self._session()
-        if rest == "ask":
+        if line == "ask":
             self._forget(session)
             return
-        for kind in KINDS[rest]:
+        for kind in KINDS[line]:
             self._consent.allow(session, kind)
-        what = "Python of this session runs in this kernel" if rest == "live" else f"Each {rest} call runs"
+        what = "Python of this session runs in this kernel" if line == "live" else f"Each {line} call runs"
         self._print_line(f"{what} without asking until the kernel restarts; %agent deny revokes it.")
 
-    def deny(self, rest: str) -> None:
-        if rest and rest not in KINDS:
+    def deny(self, line: str) -> None:
+        if line and line not in KINDS:
             raise AgentError(f"%agent deny takes one of {', '.join(KINDS)}; alone it removes all permissions you gave.")
         session = self._session()
-        if not rest:
+        if not line:
             self._forget(session)
             return
-        for kind in KINDS[rest]:
+        for kind in KINDS[line]:
             self._consent.refuse(session, kind)
-        self._print_line(f"No {rest} call runs in this session; %agent allow {rest} revokes that.")
+        self._print_line(f"No {line} call runs in this session; %agent allow {line} revokes that.")
 
-    def permissions(self, rest: str) -> None:
-        arguments, session = CommandArguments(rest), self._context.find_session()
+    def permissions(self, line: str) -> None:
+        arguments, session = CommandArguments(line), self._context.find_session()
         path = session_path(session, "permissions") if session else "agent/permissions"
         answer = self._context.server.call("GET", path)
         own_decisions = self._consent.rows(session["id"]) if session else []

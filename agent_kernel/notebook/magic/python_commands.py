@@ -39,21 +39,21 @@ class PythonCommands:
         self._target = target
         self._applier = applier
 
-    def in_(self, rest: str) -> None:
-        self.where(rest)
+    def in_(self, line: str) -> None:
+        self.where(line)
 
-    def where(self, rest: str) -> None:
-        if rest not in ("", "default", *CHOICES):
+    def where(self, line: str) -> None:
+        if line not in ("", "default", *CHOICES):
             raise AgentError(f"%agent in takes {', '.join(CHOICES)} or default.")
-        if rest:
-            self._target.set_default(rest)
+        if line:
+            self._target.set_default(line)
         self._context.print_line(f"Python runs {self._target.described}.")
 
-    def keep(self, rest: str) -> None:
-        self._applier.apply(rest.replace(",", " ").split(), screen_for(self._context.shell))
+    def keep(self, line: str) -> None:
+        self._applier.apply(line.replace(",", " ").split(), screen_for(self._context.shell))
 
-    def take(self, rest: str) -> None:
-        words = rest.split()
+    def take(self, line: str) -> None:
+        words = line.split()
         if len(words) not in (1, 3) or (len(words) == 3 and words[1] != "as"):
             raise AgentError("%agent take NAME [as OTHER] copies a variable from the sandbox into your kernel.")
         name, other = words[0], words[-1]
@@ -69,8 +69,8 @@ class PythonCommands:
         self._applier.drafts.drop()
         self._context.print_line(f"Now in your kernel: {summary(other, value).partition(chr(10))[0]}.{replaced}")
 
-    def rebuild(self, rest: str) -> None:
-        arguments = CommandArguments(rest)
+    def rebuild(self, line: str) -> None:
+        arguments = CommandArguments(line)
         path = session_path(self._context.require_session(), "rebuild")
         pieces = self._context.server.call("POST", path, {"dry_run": True})["pieces"]
         if not pieces:

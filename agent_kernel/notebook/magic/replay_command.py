@@ -19,14 +19,14 @@ SUFFIXES = (".agent.json", ".ipynb")
 STOP_S = 5.0
 
 
-def names_a_file(rest: str) -> bool:
-    return any(word.endswith(SUFFIXES) for word in rest.split())
+def names_a_file(line: str) -> bool:
+    return any(word.endswith(SUFFIXES) for word in line.split())
 
 
-def replay(rest: str) -> None:
+def replay(arguments: str) -> None:
     """Run the command and print its output. Raises AgentError if the command fails or a stored answer could not be
     confirmed, so that Run All stops at this cell. An interrupt ends the process."""
-    words = [os.path.expanduser(word) for word in split_words(rest)]  # harmless for words that are not paths
+    words = [os.path.expanduser(word) for word in split_words(arguments)]  # harmless for words that are not paths
     missing = [word for word in words if word.endswith(SUFFIXES) and not Path(word).is_file()]
     if missing:
         file = Path(missing[0]).absolute()

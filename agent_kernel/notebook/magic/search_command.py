@@ -21,9 +21,9 @@ ASKED = ("A notebook may search its own conversations only.", "Let this notebook
 OWN = "Only conversations of this notebook were searched; %agent search --all WORDS searches all, after you agree."
 
 
-def search(rest: str, context: CommandContext) -> None:
+def search(line: str, context: CommandContext) -> None:
     """Search, and display the result. With ``--all``, first wait until the user confirms the search in the browser."""
-    query = SearchQuery.of(rest)
+    query = SearchQuery.of(line)
     if "--all" in query.flags:
         context.await_confirmation(context.server.call("POST", "search/access", {}), *ASKED)
     context.publish(query.bundle(context.server.call("GET", query.path)))

@@ -18,10 +18,10 @@ TIMEOUT_S = 60.0
 them, which may take a while."""
 
 
-def show_tools(rest: str, context: CommandContext, tool_fields: Mapping[str, Any]) -> None:
+def show_tools(line: str, context: CommandContext, tool_fields: Mapping[str, Any]) -> None:
     """Show the tools that the model calls in the next turn, and which others it never calls. ``tool_fields`` are the
     fields of a turn's body that determine its tools."""
-    arguments = CommandArguments(rest)
+    arguments = CommandArguments(line)
     answer = context.server.call("POST", "tools", tool_fields, timeout=TIMEOUT_S)
     rows = [
         (

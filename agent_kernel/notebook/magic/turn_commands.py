@@ -53,27 +53,27 @@ class TurnCommands:
         self._waiting = waiting
         self._run_turn = run_turn
 
-    def ask(self, rest: str) -> None:
-        request = parse_options(rest)
+    def ask(self, line: str) -> None:
+        request = parse_options(line)
         if request.help:
             self._usage("ask")
             return
         words = _unquote(request.words)
         if not words:
             raise AgentError('the question is missing: %agent ask "QUESTION"')
-        self._run_turn(request, words, self._cells.id_of_line(rest), None)
+        self._run_turn(request, words, self._cells.id_of_line(line), None)
 
-    def fix(self, rest: str) -> None:
-        self._ask_about_cell("fix", rest, fix_explain_improve.build_fix_request)
+    def fix(self, line: str) -> None:
+        self._ask_about_cell("fix", line, fix_explain_improve.build_fix_request)
 
-    def explain(self, rest: str) -> None:
-        self._ask_about_cell("explain", rest, fix_explain_improve.build_explain_request)
+    def explain(self, line: str) -> None:
+        self._ask_about_cell("explain", line, fix_explain_improve.build_explain_request)
 
-    def improve(self, rest: str) -> None:
-        self._ask_about_cell("improve", rest, fix_explain_improve.build_improve_request)
+    def improve(self, line: str) -> None:
+        self._ask_about_cell("improve", line, fix_explain_improve.build_improve_request)
 
-    def _ask_about_cell(self, name: str, rest: str, build: BuildCellTask) -> None:
-        options = parse_options(rest)
+    def _ask_about_cell(self, name: str, line: str, build: BuildCellTask) -> None:
+        options = parse_options(line)
         if options.help:
             self._usage(name)
             return
@@ -98,24 +98,24 @@ class TurnCommands:
             return f"you chose --in {options.where}"
         return self._parts.drafts.unfit() if options.form == "md" else f"you chose the format {options.form}"
 
-    def show(self, rest: str) -> None:
-        """Show the answer of the turn that ``rest`` names by its number in this conversation or by its id; without an
+    def show(self, line: str) -> None:
+        """Show the answer of the turn that ``line`` names by its number in this conversation or by its id; without an
         argument, the answer of the last turn."""
-        if rest.isdecimal():
-            turn = self._context.find_turn(int(rest))
+        if line.isdecimal():
+            turn = self._context.find_turn(int(line))
         else:
-            turn = rest or self._context.last_turn or self._context.find_turn()
+            turn = line or self._context.last_turn or self._context.find_turn()
         answer = self._context.server.call("GET", route("turns", turn, "versions"))
         self._context.show_version(answer, next(version for version in answer["versions"] if version["turn"] == turn))
 
-    def replay(self, rest: str) -> None:
-        if replay_command.names_a_file(rest):
-            replay_command.replay(rest)
+    def replay(self, line: str) -> None:
+        if replay_command.names_a_file(line):
+            replay_command.replay(line)
         else:
-            self.show(rest)
+            self.show(line)
 
-    def approve(self, rest: str) -> None:
-        if rest:
+    def approve(self, line: str) -> None:
+        if line:
             raise AgentError("%agent approve takes no arguments; it asks about each waiting call in turn.")
         if not self._waiting.questions:
             self._context.print_line("No approval request waits for your answer.")

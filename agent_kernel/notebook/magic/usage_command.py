@@ -12,10 +12,10 @@ from agent_kernel.notebook.magic.command_context import CommandContext, session_
 HELP = "show tokens and seconds of this session by model and day, and its tool calls; --json"
 
 
-def show_usage(rest: str, context: CommandContext) -> None:
+def show_usage(line: str, context: CommandContext) -> None:
     """Show the usage of the session of this notebook, as tables, or as JSON with ``--json``."""
     usage = context.server.call("GET", session_path(context.require_session(), "usage"))
-    if "--json" in CommandArguments(rest).flags:
+    if "--json" in CommandArguments(line).flags:
         context.publish(json_bundle(usage))
         return
     rows = [("all", *_cost(usage["total"]))]

@@ -237,8 +237,8 @@ class SessionPoll:
             return list(self._until)
 
     def _look(self, to: str, target: str) -> None:
-        """Report to the view ``to`` which turns of the target have started or ended. The turns are requested only if
-        the session has changed or one of its turns was running at the last poll."""
+        """Send to the view ``to`` the turns of the target that have started or ended since the last poll. The turns are
+        requested only if the session has changed or one of its turns was running at the last poll."""
         kind, _, id = target.partition(":")
         call = self._server().call
         session = (

@@ -62,7 +62,7 @@ def json_value_bundle(text: str) -> Bundle:
             json.loads(text)
         except (ValueError, RecursionError):
             return json_text_bundle(value)
-        return json_text_bundle(value[:-1].rstrip())  # without the brace that closes the wrapper
+        return json_text_bundle(value[:-1].rstrip())  # the last brace closes the wrapper
     is_wrapper = '{"value":'.startswith("".join(text.split()))
     return json_text_bundle("" if is_wrapper else text)
 

@@ -35,9 +35,9 @@ class ApprovalPrompt:
     remembered: bool = True
 
     def decision(self, request: ApprovalRequired, show: Callable[[str], None]) -> tuple[str, str]:
-        """Return ("approve" or "deny", reason). If no earlier decision applies, the user is asked. Returns ("edit",
-        "") if the user chooses to edit the call in the panel and to answer the request there. ``show`` displays the
-        state of the call while the call waits for the answer."""
+        """Return ("approve" or "deny", reason). If no earlier decision applies, the user is asked. Returns ("edit", "")
+        if the user chooses to edit the call in the panel and to answer the request there. ``show`` is called with text
+        about the state of the call while the call waits for the answer."""
         if decided := self.find_decision(request):
             return decided
         if not self.person.is_there:

@@ -254,7 +254,7 @@ class CellTurn:
     def _on_finished(self, body: CallFinished) -> None:
         card = self._cards[body.call]
         if body.call not in self._mine and len(body.text) >= len(card.output):
-            card.output = body.text  # includes the value and the error, which are not streamed
+            card.output = body.text  # this text includes the value and the error, which are not streamed
         took = None if self._summary.stored else body.seconds  # stored turns have no times
         card.close(STATES.get(body.status, body.status), took)
         self._screen.card(card)

@@ -146,8 +146,8 @@ REFUSED = "{text}\n[The server refused the pictures and the details of this resu
 
 class Claim:
     """A claim on one client call. Use it as a context manager while the call runs. Its thread sends the HTTP requests
-    and calls ``tick`` every COALESCE_S seconds. ``record`` returns where the call runs and its state; when either
-    changes, the thread reports the change to the server."""
+    and calls ``tick`` every COALESCE_S seconds. The function ``record`` returns the place where the call runs, and the
+    state of the call. If one of them changes, the thread reports the change to the server."""
 
     def __init__(self, server: ServerClient, turn: str, call: str, grant: Mapping[str, Any]) -> None:
         self._server = server
@@ -255,7 +255,7 @@ class Claim:
                     self._post({"action": "renew", **record})
                     renewed, reported = time.monotonic(), record
             except ServerUnreachable:
-                continue  # output that was not forwarded is part of the answer
+                continue  # the result of the call contains the output that was not forwarded
             except AgentKernelError:
                 return
 

@@ -112,7 +112,7 @@ def complete_file(beginning: str) -> list[str]:
                     paths.append(f"{path}/")
                 elif NAMED.fullmatch(path) and _readable_path(path) is not None:
                     paths.append(path)
-    except (OSError, ValueError):  # a folder that is not there, or text that is no path
+    except (OSError, ValueError):  # the folder does not exist, or the text is not a path
         return []
     return sorted(paths)
 
@@ -288,7 +288,7 @@ def _separator(lines: Sequence[str]) -> str:
 
 
 def _title_lines(numbered: Sequence[tuple[int, list[str]]]) -> int:
-    """Return how many lines come before the header of a table. These lines have fewer cells than nearly all other
+    """Return the number of title lines before the header of a table. A title line has fewer cells than nearly all other
     rows."""
     widths = Counter(len(row) for _, row in numbered)
     width, often = widths.most_common(1)[0]
@@ -330,7 +330,8 @@ def _type(cells: Sequence[str]) -> str:
 
 
 def _date_type(dates: Sequence[re.Match[str]]) -> str:
-    """Return ``date`` or ``day first``; ``str`` if no number above 12 in dates with slashes shows which is the day."""
+    """Return how pandas has to parse a column of dates: ``date`` (its default), ``day first``, or ``str`` if the order
+    of day and month is unknown, because no date with slashes has a number above 12."""
     is_month_first = all(match[3] and int(match[1]) <= 12 for match in dates)
     if is_month_first and any(int(match[3]) > 12 for match in dates):
         return "date"

@@ -85,7 +85,7 @@ class ResultAssignment(NamedTuple):
             try:
                 return self.type.convert_value(program_value.value), COMPUTED
             except ValueError:
-                pass  # the program computed something else, for example a step on the way
+                pass  # the program computed another value, such as an intermediate result
         try:
             return self.type.read_answer(answer), ""
         except ValueError:

@@ -60,7 +60,7 @@ def _table(body: dict[str, Any]) -> dict[str, Any]:
             raise NotShown("the table does not have the form that the sandbox sends")
         heads.append({name: _cell(str(column.get(name, ""))) for name in ("name", "type")})
     if not all(isinstance(row, list) and len(row) == len(columns) for row in rows):
-        raise NotShown("the table has a row with more or fewer cells than its head")
+        raise NotShown("the table has a row with more or fewer cells than its header")
     cells = [[_cell(value) for value in row] for row in rows]
     return {"columns": heads, "index": [_cell(label) for label in index], "rows": cells, "shape": shape}
 

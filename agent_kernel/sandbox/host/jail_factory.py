@@ -176,8 +176,8 @@ class JailFactory:
         )
 
     async def _serves(self, interpreter: str) -> bool:
-        """Return True if a process for this interpreter can be started: it starts, and its version is at least OLDEST.
-        Return False for the server's own interpreter, for which there are warm processes."""
+        """Return True if a process of this interpreter can become a jail: the interpreter starts, and its version is at
+        least OLDEST. Return False for the server's own interpreter, for which there are warm processes."""
         if _is_same_interpreter(interpreter, str(self.interpreter)):
             return False  # this is the server's own interpreter, for which there are warm processes
         if interpreter not in self._versions:
@@ -210,8 +210,8 @@ class JailFactory:
     async def _try(
         self, plan: IsolationPlan, layers: Mapping[str, Mapping[str, Any]]
     ) -> tuple[str, Mapping[str, Mapping[str, Any]]]:
-        """Test one plan by running code in a jail. Returns ("" or why the plan does not work, the layers of the jail).
-        ``layers`` are returned if the jail reported none."""
+        """Test one plan by running code in a jail. Returns (the reason why the plan does not work, or "" if it works;
+        the layers of the jail). ``layers`` are returned if the jail reported none."""
         workdir = self._work_root / f"probe-{os.getpid()}-{id(self):x}"
         stop: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         process = None

@@ -160,7 +160,7 @@ class JailedProcess:
         }
         watch = asyncio.create_task(self._watch_disk(run, workdir))
         try:
-            if run.number > 1:  # before the first run, the jail's view is still up to date
+            if run.number > 1:  # before the first run, the jail shows the current entries
                 await self._refresh()
             parts = [part for variable in work.given for part in (encode_head(len(variable.data), b"B"), variable.data)]
             reason = await self._exchange(run, [encode(body), *parts], work.timeout_s)
@@ -180,7 +180,7 @@ class JailedProcess:
     async def kill(self, why: str) -> None:
         """End the process and all its descendants; ``why`` becomes ``ended``. When this returns, no process is left."""
         self.ended = self.ended or why
-        self._control.close()  # end of file: the supervisor ends everything, then itself
+        self._control.close()  # at the end of file, the supervisor ends all processes, then itself
         try:
             async with asyncio.timeout(END_S):
                 await self._gone.wait()
@@ -234,7 +234,7 @@ class JailedProcess:
             self._tell({"do": "interrupt"})
             await asyncio.wait({run.done}, timeout=wait)
             if run.done.done():
-                # The signal may still be on its way if the code has just ended; it must not hit the next run.
+                # If the code has just ended, the signal may arrive a moment later. The next run must not receive it.
                 return await asyncio.sleep(0.02)
 
     async def _refresh(self) -> None:
@@ -246,7 +246,7 @@ class JailedProcess:
                 async with asyncio.timeout(END_S):
                     await self._refreshed.wait()
             except TimeoutError:
-                return  # a very large directory: the code sees its earlier state in this run
+                return  # the directory is very large: in this run, the code sees its earlier state
 
     async def _watch_disk(self, run: SandboxRun, workdir: str) -> None:
         free = _free_mb(workdir)
@@ -308,7 +308,7 @@ class JailedProcess:
         return data
 
     async def _obey(self, lines: asyncio.StreamReader) -> None:
-        """Read the messages of the supervisor and record what it reports, until the supervisor ends."""
+        """Read the messages of the supervisor, and record their content, until the supervisor ends."""
         while line := await lines.readline():
             message = json.loads(line)
             if "refreshed" in message:
@@ -323,7 +323,8 @@ class JailedProcess:
                 self.ended = self.ended or message.get("why") or killed or _describe_exit(message["exit"])
 
     def _end(self, why: str) -> None:
-        """Stop using the worker, for the reason ``why``. The supervisor then ends it, or reports how it has ended."""
+        """Stop using the worker, and record the reason ``why``. The supervisor then ends the worker, or reports how the
+        worker has ended."""
         self.ended = self.ended or why
         self._control.close()
 
@@ -332,14 +333,14 @@ class JailedProcess:
         os.close(pidfd)
         self._process.wait()
         self._surroundings.kill()
-        if self._group:  # a supervisor that was killed could not end them
+        if self._group:  # a supervisor that was killed could not end its processes
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._group, signal.SIGKILL)
         self._tasks.append(asyncio.create_task(self._notify_ended()))
 
     async def _notify_ended(self) -> None:
         """Notify all waiting tasks that the process has ended."""
-        await asyncio.wait({self._obeying}, timeout=END_S)  # its last line reports how the worker ended
+        await asyncio.wait({self._obeying}, timeout=END_S)  # the supervisor's last line reports how the worker ended
         self.ended = self.ended or self._surroundings.out_of_memory() or "it ended"
         if not self._entered.done():
             self._entered.set_exception(unavailable(f"its process ended at once. {self._last_words()}", {}))

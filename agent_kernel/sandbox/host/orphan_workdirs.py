@@ -1,5 +1,5 @@
-"""Finds work directories of sessions that no longer exist. They are left if another program deleted the session or if a
-server was killed.
+"""Finds work directories of sessions that no longer exist. Such a directory remains if another program deleted the
+session, or if a server was killed.
 
 A note (a file beside each work directory) names its session. The code in the jail cannot reach the note.
 """
@@ -77,8 +77,9 @@ def _identify_process(pid: int) -> dict[str, Any]:
 
 
 def _is_idle(body: Mapping[str, Any]) -> bool:
-    """Return True if the process that the note names is this one or has certainly ended. A process on another machine,
-    or in another container, counts as running."""
+    """Return whether no other process uses the work directory. ``body`` is the parsed content of its note file, which
+    identifies the process that used the directory last. The result is True if that process is this one or has certainly
+    ended. A process on another machine, or in another container, counts as running."""
     this_process = _identify_process(os.getpid())
     if all(body[name] == value for name, value in this_process.items()):
         return True

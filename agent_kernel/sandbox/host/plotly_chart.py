@@ -102,7 +102,7 @@ def _attributes(value: dict[str, Any], depth: int, *, in_template: bool) -> dict
         elif name := _allowed_attribute(key):
             allowed[key] = _value(name, item, depth + 1, in_template=in_template)
         elif in_template and MAP_DEFAULTS.fullmatch(key):
-            continue  # all Plotly templates have defaults for maps; without maps they have no effect
+            continue  # every Plotly template has defaults for maps, which have no effect without maps
         elif not in_template:
             check_unknown(key, item)
     return allowed

@@ -235,7 +235,7 @@ class LinuxSandbox:
             result = await process.run(work, stop=stop, on_output=on_output, workdir=str(place.workdir))
             lost, place.lost = place.lost, ""
             await self._finish_use(place)
-        # Done after the run, because starting a process would slow down the run on a small machine.
+        # This is done after the run, because starting a process would slow down the run on a small machine.
         self._spawn(self._jails.fill())
         return self._with_place_facts(replace(result, lost=lost), process, place)
 

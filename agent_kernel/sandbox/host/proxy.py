@@ -107,7 +107,7 @@ class Proxy:
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
             return  # the client went away or sent an invalid request
         except asyncio.CancelledError:
-            return  # cancelled by aclose, which waits for this task
+            return  # ``aclose`` cancelled this task and waits for it
         finally:
             await _shut(writer)
 

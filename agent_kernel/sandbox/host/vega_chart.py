@@ -99,7 +99,7 @@ def _value(key: str, value: Any, depth: int, seen: set[str]) -> Any:
     if key == "bind" and isinstance(value, dict):
         return _bind(value)
     if key == "data" and isinstance(value, dict) and isinstance(value.get("values"), str):
-        raise field_refused("values")  # columns as text, which is not checked
+        raise field_refused("values")  # Vega would parse a text into columns, which are not checked
     if key in DATA:
         return _data(key, value, depth, seen)
     if isinstance(value, list):

@@ -247,7 +247,8 @@ class Jail:
         self._try("seccomp", lambda: seccomp.install(filter_rules, self.network))
 
     def _count(self) -> None:
-        """Record in the report how the network is restricted, and which limits apply to all processes together."""
+        """Add to the report the restriction of the network, and the limits that apply to all processes of the jail
+        together."""
         spec = self.spec
         if not self.open:
             self._note("network", spec.network in ("none", self.network), _describe_network(spec.network, self.network))

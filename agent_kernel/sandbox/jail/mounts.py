@@ -117,8 +117,8 @@ class FileTree:
 
 
 def leave_sources() -> None:
-    """Enter a mount namespace that follows the supervisor's but lacks the source directories. Otherwise a unix
-    socket below them could be connected to, which Landlock does not prevent. Called in the jailed process. Raises
+    """Enter a mount namespace that follows the supervisor's but lacks the source directories. Otherwise the process
+    could connect to a unix socket below them, which Landlock does not prevent. Called in the jailed process. Raises
     OSError."""
     assert libc is not None
     check_result(int(libc.unshare(_NEWNS)), "unshare mounts")

@@ -103,7 +103,8 @@ def holds(path: str, hidden: Sequence[str]) -> bool:
 
 
 def private_below(directory: str) -> list[str]:
-    """Return dot entries and sidecars below a directory, not descending into them, up to MAX_ENTRIES."""
+    """Return the paths of the dot entries and sidecars below a directory, at most MAX_ENTRIES. Their contents are not
+    searched."""
     paths: list[str] = []
     seen, left = 0, [directory]
     while left and seen <= MAX_ENTRIES:

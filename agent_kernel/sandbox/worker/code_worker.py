@@ -43,7 +43,7 @@ def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, 
 
 
 def refuse(fd: int, reason: str, layers: Mapping[str, Any]) -> None:
-    """Report to the server why the worker cannot start."""
+    """Send the ``reason`` why the worker cannot start to the server."""
     WorkerChannel(fd).send({"type": "refused", "reason": reason, "layers": layers})
 
 
@@ -147,7 +147,7 @@ class CodeWorker:
     def _finish(self, answer: Mapping[str, Any]) -> None:
         try:
             try:
-                self._running = True  # drawing takes a while: it can be interrupted too
+                self._running = True  # drawing may take long, so it can be interrupted too
                 self._figures.end()
             finally:
                 self._running = False
@@ -176,7 +176,7 @@ class CodeWorker:
         return self._present(value)
 
     def _provide(self, code: str) -> None:
-        """Import the modules that the code uses but does not import."""
+        """Import the modules that ``code`` uses but does not import."""
         for line in missing_imports(code, self._namespace):
             exec(line, self._namespace)
         rich_display.sane_frames()

@@ -60,7 +60,7 @@ def _facts(error: BaseException) -> Iterator[str]:
 def _module_hints(error: ModuleNotFoundError) -> Iterator[str]:
     missing_module = error.name.partition(".")[0] if type(error.name) is str else ""
     if not missing_module or missing_module in sys.modules or importlib.util.find_spec(missing_module) is not None:
-        return  # a part of an installed package is missing, which the error says
+        return  # a part of an installed package is missing, and the error says so
     installed = [name for name in PACKAGES if importlib.util.find_spec(name) is not None]
     yield f"{missing_module} is not installed. Installed are {', '.join(installed) or 'none of the usual packages'}."
 

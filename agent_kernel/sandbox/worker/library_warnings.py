@@ -21,7 +21,7 @@ versions of pandas, in which it does change the table, use another text."""
 def install() -> Any:
     """Shorten the warnings of this process to one line, and make warnings about assignments without an effect raise an
     error. Returns the new warnings filter."""
-    if warnings.formatwarning.__module__ == "warnings":  # not where a library or the user has set a format
+    if warnings.formatwarning.__module__ == "warnings":  # a format of a library or the user stays
         warnings.formatwarning = format_warning
     warnings.filterwarnings("error", message=NO_EFFECT)
     return warnings.filters[0]

@@ -18,8 +18,8 @@ from agent_kernel.sandbox.jail.resource_usage import children_of
 
 SHELL = "/bin/sh"
 START = 'cd "$1" && { ulimit -S -t "$2" 2>/dev/null; exec /bin/sh -e -c "$3"; }'
-"""The shell command that runs a script. Because of ``-e``, the first failing line ends the script with its exit
-code."""
+"""The shell command that runs a script. Because of ``-e``, the script ends at the first command that fails, with the
+exit code of that command."""
 MAX_BYTES = 120_000
 """Limit in bytes of a script. It is passed as one argument, for which Linux accepts up to 128 KiB."""
 _SUBREAPER = 36
@@ -56,8 +56,8 @@ class Script:
                     continue
                 break
             if not _end(shell, others, time.monotonic() + grace_s / 3):
-                # This process is not allowed to end the remaining one. The server ends the whole session before the
-                # sleep is over.
+                # A process remains that this process may not end. The server ends the whole session before the sleep is
+                # over.
                 time.sleep(60)
             raise
         finally:

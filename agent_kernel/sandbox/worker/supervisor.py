@@ -103,7 +103,7 @@ def _lead(pid: int) -> None:
     try:
         os.setpgid(pid, 0)
     except OSError:
-        return  # the other side of the fork was first, or the process has ended
+        return  # both sides of the fork make this call, and the other was first; or the process has ended
 
 
 def _hand_over(jail: Jail, way_fd: int) -> None:
@@ -134,7 +134,7 @@ def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
         code_worker.refuse(protocol_fd, reasons, jail.layers)
         os._exit(REFUSED)
     for name in [name for name in sys.modules if name.split(".")[0] == "agent_kernel"]:
-        del sys.modules[name]  # an empty stand-in for the real package, which user code may import
+        del sys.modules[name]  # this module is an empty replacement of the real package, which user code may import
     os.environ.update(jail.spec.env)
     if jail.network == "full":
         _packages(jail.spec.workdir)
@@ -161,7 +161,7 @@ class Control:
         try:
             self.channel.sendall(json.dumps(body).encode() + b"\n")
         except OSError:
-            return  # the server has ended; end of file follows
+            return  # the server has ended; the next read returns end of file
 
     def wait(self) -> dict[str, Any] | None:
         """Wait for the next line and return it. Returns None at the end of file."""
@@ -329,8 +329,8 @@ def _default_signals() -> None:
 
 def _let_go(protocol_fd: int) -> None:
     """Close this process's copies of the worker's channels, so that the server sees an end of file on them when the
-    worker ends. Descriptors 1 and 2 become copies of standard input, which is /dev/null: it cannot be opened by name
-    while the file tree is switched."""
+    worker ends. Descriptors 1 and 2 become copies of standard input, which is /dev/null, because /dev/null cannot be
+    opened by its name while the file tree is being switched."""
     os.close(protocol_fd)
     for fd in (1, 2):
         os.dup2(0, fd)

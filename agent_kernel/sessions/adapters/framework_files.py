@@ -59,7 +59,7 @@ def open_database(path: Path, tables: Columns, framework: str) -> Iterator[sqlit
     uri = f"{path.resolve().as_uri()}?mode=ro{'&immutable=1' if alone else ''}"
     try:
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None, timeout=10)) as db:
-            db.execute("PRAGMA trusted_schema = OFF")  # the file may contain functions in views and triggers
+            db.execute("PRAGMA trusted_schema = OFF")  # views and triggers of the file may call functions
             db.execute("BEGIN")
             lacking = sorted(name for name, columns in tables.items() if not has_columns(db, name, columns))
             if lacking:

@@ -21,8 +21,8 @@ MEMORY = ":memory:"
 
 @dataclass(slots=True)
 class OpenFile:
-    """An open SQLite file. ``place`` is its process id and path, None for a database in memory. ``users`` counts the
-    holders that have not released it; a database in memory has only one."""
+    """An open SQLite file. ``place`` is its process id and path, None for a database in memory. ``users`` is the number
+    of adapters that use the file; a database in memory has only one."""
 
     store: SqliteStore
     place: tuple[int, Path] | None = None

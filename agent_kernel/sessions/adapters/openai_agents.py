@@ -233,7 +233,7 @@ def _settings(settings: Any) -> Any:
 # Serves the automatic compaction of OpenAI's Agents SDK: returns the newest items of a session, and replaces the last
 # of them with a shorter version.
 #
-# The SDK reads the newest items of a session regardless of its read limit, has the API write a shorter version of the
+# The SDK reads the newest items of a session regardless of its read limit, lets the API write a shorter version of the
 # last ones, and replaces these items with that version. Here the shorter version is stored on a new branch, in one
 # transaction, so that no reader sees a history that has neither version. The branch with the replaced items stays
 # available to people, search and export.

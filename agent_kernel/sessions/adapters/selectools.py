@@ -83,7 +83,7 @@ class SelectoolsStore:
                 work = self._sessions.save(key, memory.to_dict(), known.get(key), used_before=key in self._seen)
                 known[key] = self._bridge.run(work)
                 self._seen.add(key)
-        except Exception as error:  # of any kind, because it is raised again
+        except Exception as error:  # any exception is caught, because it is raised again
             log.error("the memory of session %.80r was not saved (%s)", session_id, type(error).__name__)
             raise
 

@@ -47,8 +47,8 @@ def bodies_of(messages: Sequence[Message]) -> list[Body]:
 
 
 def _round(bodies: Sequence[Body]) -> list[Message]:
-    """Return the messages of the round of calls and results with which ``bodies`` begin; empty if they do not begin
-    with a complete round."""
+    """Return the messages of the round at the beginning of ``bodies``: calls with all their results. The list is empty
+    if ``bodies`` do not begin with a complete round."""
     calls = bodies[0].get("tool_calls") or []
     results = bodies[1 : 1 + len(calls)]
     ids = [call.get("id") for call in calls]

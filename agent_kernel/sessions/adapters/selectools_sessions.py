@@ -123,9 +123,9 @@ class SavedSessions:
         return sorted(hits, key=lambda hit: (-hit.score, hit.session.key.id))[:limit]
 
     async def _compare(self, session: Session, texts: Sequence[str], *, used_before: bool) -> tuple[int, int]:
-        """Compare the ``texts`` of a memory that was not loaded or saved here before with the stored session. Returns
-        (number of last messages that are new, number of messages of the window). If the memory was edited, begins a
-        branch at the first difference."""
+        """Compare the stored session with the ``texts`` of a memory that this object has neither loaded nor saved
+        before. Returns (number of last messages that are new, number of messages of the window). If the memory was
+        edited, begins a branch at the first difference."""
         key = session.key
         items = await self._store.latest(key, max(len(texts), count_of(session)) + 1, failed=False)
         stored = [text_of(body) for item in items for body in bodies_of([item.message])]

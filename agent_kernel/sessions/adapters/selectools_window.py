@@ -26,7 +26,8 @@ class Window:
 
     @classmethod
     def of(cls, facts: Any) -> Window | None:
-        """Read a window from the metadata ``facts``. Returns None for values that this version did not write."""
+        """Read a window from the metadata ``facts`` of a session. Returns None for values that this version did not
+        write."""
         names = ("max_messages", "count", "head")
         if not isinstance(facts, Mapping) or not all(type(facts.get(name)) is int for name in names):
             return None

@@ -18,8 +18,8 @@ KEY = SessionKey("local", "s")
 """The session to which ``Talk.begin`` adds messages, unless the test names another one."""
 PNG = Media.of("image/png", b"\x89PNG" + bytes(2000))
 ELSEWHERE = Owner("other", 1, boot="another-boot", machine="another-machine")
-"""An owner on another machine. No process here can determine whether it is still running, so only the age of its lease
-decides."""
+"""An owner on another machine. No process on this machine can determine whether that owner is still running, so only
+the age of its lease counts."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Clock:
 
 @dataclass
 class Talk:
-    """A session with an open turn, and short methods for the steps of tests."""
+    """A session with an open turn, with short methods for the steps of a test."""
 
     store: SessionStore
     owner: Owner

@@ -140,7 +140,7 @@ async def test_a_turn_that_has_items_stays_where_it_is(store: SessionStore, owne
         await at(talk, 4, user("u2x"))
 
 
-# -------------------------------------------------------------------------------- beginnings of conversations
+# -------------------------------------------------------------------------------------------- openings of conversations
 
 
 async def test_a_session_of_a_notebook_is_not_found_by_its_beginning(store: SessionStore) -> None:

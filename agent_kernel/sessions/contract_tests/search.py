@@ -20,8 +20,8 @@ LONG = 1_000_000
 
 @pytest.fixture(params=["at once", "folded"])
 def find(request: pytest.FixtureRequest, store: SessionStore) -> Find:
-    """Return a search function. Each test runs twice: once the function searches at once, and once it first adds all
-    new items to the index."""
+    """Return a search function. Each test runs twice: in the first run the function searches without indexing, in the
+    second it adds all new items to the index before it searches."""
 
     async def find_hits(text: str, namespace: str = "local", **where: Any) -> list[SearchHit]:
         if request.param == "folded":

@@ -1,5 +1,5 @@
-"""Tests of the data that a store has about a session besides its items: description, summaries, hashes of its
-beginnings, and the cells of its turns."""
+"""Tests of the data that a store has about a session besides its items: its description, its summaries, the hashes of
+its first messages, and the cells of its turns."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ async def test_a_summary_goes_with_its_last_item(store: SessionStore, owner: Own
     assert await store.summaries(KEY) == []
 
 
-# -------------------------------------------------------------------------------- beginnings of conversations
+# -------------------------------------------------------------------------------------------- openings of conversations
 
 
 async def test_a_session_is_found_by_the_longest_beginning(store: SessionStore) -> None:
@@ -211,7 +211,7 @@ async def test_a_beginning_that_was_taken_back_is_not_found(store: SessionStore)
     assert await store.match("local", "scope", ["h3"]) is None
 
 
-# ------------------------------------------------------------------------------------------------- turns by name
+# ---------------------------------------------------------------------------------------------------------- turns by id
 
 
 async def test_a_turn_is_found_by_its_id_alone(store: SessionStore, clock: Clock) -> None:

@@ -138,7 +138,7 @@ def _begin(path: Path, key: SessionKey) -> None:
         os.link(fresh, path)
     except FileExistsError:
         pass
-    except OSError:  # no hard links: the file is complete unless a crash happens just now
+    except OSError:  # without hard links, the file is complete unless a crash happens just now
         with contextlib.suppress(FileExistsError):
             _create(path, _line(head))
     finally:

@@ -110,8 +110,7 @@ class BatchTable(Protocol):
     def blobs(self) -> Iterable[tuple[str, Blob]]: ...
 
     def delete_blob(self, key: str, until: float) -> bool:
-        """Delete a medium if it was stored before this time and not touched since. Return whether it no
-        longer exists.
-        """
+        """Delete a medium if it was stored before this time and not touched since. Returns True if the medium no longer
+        exists after the call."""
 
     def close(self) -> None: ...

@@ -259,7 +259,7 @@ class BatchedLog:
             if self._table.create_blob(key, stored, len(data)):
                 return
             held = self._table.get_blob(key)
-            if held is not None and held.data == stored:  # it was created, and the reply was lost
+            if held is not None and held.data == stored:  # the entry was created, but the reply was lost
                 return
             self._table.delete_pieces(stored.token, stored.count)
         raise self._contention_error()
@@ -285,7 +285,7 @@ class BatchedLog:
         and pieces that no batch names.
         """
         until = self._table.now() - grace
-        pieces = self._table.old_pieces(until)  # before the batches and blobs that name them are read
+        pieces = self._table.old_pieces(until)  # this read precedes that of the batches and blobs, which name pieces
         self._index = _Index()
         self._catch_up()
         self._remove_leftovers()

@@ -1,5 +1,5 @@
-"""Holds the client of a shared database. It is connected at the first use, and again after it broke.
-Also removes our own options from its URL."""
+"""Holds the client of a shared database. The client connects at the first use, and connects again after its connection
+broke. This module also removes the options of agent-kernel from the URL of a database."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 T = TypeVar("T")
 ATTEMPTS = 2
-"""How often a call is tried if its connection breaks. Everything that the logs send can safely be repeated."""
+"""Maximum number of times that a call is tried if its connection breaks. Everything that the logs send can safely be
+repeated."""
 
 
 class ClientHolder:

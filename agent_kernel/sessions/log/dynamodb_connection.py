@@ -1,4 +1,4 @@
-"""A connection to DynamoDB that is opened at the first use, and again after it broke."""
+"""A connection to DynamoDB. It is opened at the first use, and opened again after it broke."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Item = dict[str, Any]
 
 class DynamoConnection:
     """A connection to the table that a URL names, for one thread at a time. Access keys come from the standard AWS
-    configuration (environment, profile or role). The first use creates the table if it does not exist. ``prefix``
-    begins the partition keys of this log, and ``name`` is shown to people. Raises InvalidRequest for a URL that cannot
-    be read, or if botocore is not installed."""
+    configuration (environment, profile or role). The first use creates the table if it does not exist. The partition
+    keys of this log begin with ``prefix``. ``name`` is the name for messages to people. Raises InvalidRequest for a URL
+    that cannot be read, or if botocore is not installed."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -142,7 +142,7 @@ class DynamoConnection:
 
     def _create_table(self, client: Any) -> None:
         """Create the table with payment per request, or wait for another server that is creating it."""
-        with suppress(client.exceptions.ResourceInUseException):  # another server creates it
+        with suppress(client.exceptions.ResourceInUseException):  # another server is creating the table
             client.create_table(
                 TableName=self.table,
                 KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],

@@ -1,6 +1,7 @@
-"""Makes the errors that the logs of all databases raise in the same cases, so that each case has one wording.
+"""Creates the errors that the logs of several databases have in common, so that the same failure has the same message
+in each of them.
 
-The parameter ``name`` is the log's name for people, which contains no password.
+The parameter ``name`` is the name of the log in messages to people. It contains no password.
 """
 
 from __future__ import annotations

@@ -58,9 +58,9 @@ class Tail:
 
 class LogStore(Protocol):
     """A log in a shared database. Only one thread at a time may use it. Every method raises StoreError while the
-    database cannot be used; a later call connects again. ``name`` is shown to people and contains no password. If
-    ``compares`` is false, ``commit`` ignores ``after``, so the writer has to read before each write. The value may
-    become true during the first call."""
+    database cannot be used; a later call connects again. ``name`` is the name of the log in messages to people; it
+    contains no password. If ``compares`` is false, ``commit`` ignores its parameter ``after``, so the writer has to
+    read before each write. The value may become true during the first call."""
 
     name: str
 
@@ -72,8 +72,9 @@ class LogStore(Protocol):
         sorted by namespace and position. All are read at one moment. If there are too many for one read, a part of them
         is returned, which leaves out no entry before another one of its namespace, and ``more`` is set.
 
-        The caller who needs only some namespaces names them in ``among``. Then a log that can select them reads no
-        others, so that the time does not grow with their number; any other log reads all."""
+        A caller that needs only some namespaces passes them as ``among``. A log that can select namespaces then reads
+        no others, so that the time does not depend on the number of all namespaces. A log that cannot reads all.
+        """
 
     def commit(
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None

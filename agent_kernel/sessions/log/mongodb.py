@@ -1,5 +1,5 @@
 """The log of several servers in MongoDB: batches of entries in four collections. No transactions are used, so a server
-that is not part of a replica set will do. ``prefix`` in the URL replaces ``agent_kernel`` in the names:
+outside a replica set is sufficient. ``prefix`` in the URL replaces ``agent_kernel`` in the names:
 
 - ``agent_kernel_head``: one document with the number of the newest batch and, in ``tail``, that batch. Replacing it,
   if it still has the number that the writer knows, is the commit;
@@ -31,9 +31,9 @@ PAGE = 200
 PIECE_BYTES = 8 * 1024 * 1024
 """Maximum number of bytes in one piece; MongoDB refuses documents of more than 16 MiB."""
 DATABASE, PREFIX = "agent-kernel", "agent_kernel"
-"""The database if the URL names none, and what the names of the collections begin with."""
+"""DATABASE is used if the URL names no database. The names of the collections begin with PREFIX."""
 CLOCK_KEPT_S = 10.0
-"""How long the difference between the clock of the server and our own is used before it is measured again."""
+"""Seconds after which the difference between the clock of the server and our own is measured again."""
 _HEAD = "head"
 
 
@@ -126,7 +126,7 @@ class MongoTable:
         """Copy the newest batch to the collection of batches, before the next one replaces it in the head."""
         document = self._unflushed
         if document is not None:
-            with suppress(self._pymongo.errors.DuplicateKeyError):  # another writer copied it
+            with suppress(self._pymongo.errors.DuplicateKeyError):  # another writer has copied the batch
                 self._run("batches", lambda all, options: all.insert_one(document, **options), unique=True)
             self._unflushed = None
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _NONCE_BYTES = 12
 Context: TypeAlias = tuple[str | int, ...]
-"""What encrypted bytes are bound to beside their namespace: they cannot be decrypted in another context."""
+"""The values to which encrypted bytes are bound, in addition to their namespace. The bytes cannot be decrypted with
+other values."""
 
 
 class NamespaceCipher:

@@ -292,7 +292,7 @@ def _mark(topic: Topic) -> str:
     return hashlib.md5("\n".join(topic).encode(), usedforsecurity=False).hexdigest()[:MARK_CHARS]
 
 
-# A connection to PostgreSQL that is opened at the first use, and again after it broke.
+# A connection to PostgreSQL. It is opened at the first use, and opened again after it broke.
 
 
 T = TypeVar("T")
@@ -302,10 +302,9 @@ SETUP_LOCK = 0x41474B53
 
 class PostgresConnection:
     """A connection for one thread at a time. ``prepare`` is called with each new connection, before it is used.
-    ``name`` is shown to people. ``schema`` in the URL's query names the schema of the tables, which is created if it
-    does not exist; without it, the first schema of the connection's search_path is used. Raises InvalidRequest for a
-    URL that cannot be parsed, or if psycopg is not installed.
-    """
+    ``name`` is the name for messages to people. ``schema`` in the URL's query names the schema of the tables, which is
+    created if it does not exist; without it, the first schema of the connection's search_path is used. Raises
+    InvalidRequest for a URL that cannot be parsed, or if psycopg is not installed."""
 
     def __init__(self, url: str, prepare: Callable[[psycopg.Connection[Any]], None]) -> None:
         try:

@@ -205,7 +205,8 @@ def _to_position(id: bytes) -> int:
     return int(milliseconds) << _COUNT_BITS | int(count)
 
 
-# A connection to Redis or Valkey that is opened at the first use, and again after it broke; and the names of keys.
+# A connection to Redis or Valkey, and the names of keys. The connection is opened at the first use, and opened again
+# after it broke.
 
 
 T = TypeVar("T")
@@ -217,9 +218,9 @@ _OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|c
 
 
 class RedisConnection:
-    """A connection for one thread at a time. ``scripts`` is the file of this folder with its Lua scripts, ``name`` is
-    shown to people. Raises InvalidRequest for a URL that cannot be parsed, or if redis-py is not installed.
-    """
+    """A connection for one thread at a time. ``scripts`` is the file of this folder that contains its Lua scripts.
+    ``name`` is the name for messages to people. Raises InvalidRequest for a URL that cannot be parsed, or if redis-py
+    is not installed."""
 
     def __init__(self, url: str, scripts: str) -> None:
         try:
@@ -327,8 +328,8 @@ class RedisConnection:
 
 
 class _JoiningPacker:
-    """Packs a command into one piece of bytes, so that one call of the system sends it. The library's own packer makes
-    a piece of every long argument, which takes twice as much processor time here and wakes the server each time."""
+    """Packs a command into one bytes object, so that one system call sends it. The library's own packer sends every
+    long argument separately, which takes twice as much processor time here and wakes the server each time."""
 
     def pack(self, name: str, *given: Any) -> list[bytes]:
         words = [

@@ -122,7 +122,7 @@ class Redactor:
         if not self._searches or not text:
             return text
         clean, start = [], 0
-        while len(text) - start > MAX_CHARS:  # a piece must end where no secret can continue
+        while len(text) - start > MAX_CHARS:  # a piece must end at a place across which no secret can extend
             piece = text[start : start + MAX_CHARS]
             end = self.held_from(piece)
             clean.append(self._clean(piece[:end]))
@@ -183,9 +183,11 @@ class Redactor:
 
     def is_clean(self, text: str, shortest: int) -> bool:
         """Return True if ``text`` contains neither a secret nor the beginning of one with at least ``shortest``
-        characters. This takes one search. If the result is False, ``text`` and ``held_from`` have to examine the text.
+        characters. This takes one search. If the result is False, the caller has to call the methods ``text`` and
+        ``held_from``, which search more exactly.
 
-        Every secret of PATTERNS begins with one of PREFIXES, so a text without such a beginning has no secret."""
+        Every secret of PATTERNS begins with one of PREFIXES, so a text without such a beginning has no secret.
+        """
         return not self._extra and not self._may_begin(text, shortest)
 
     def _may_begin(self, text: str, shortest: int) -> bool:

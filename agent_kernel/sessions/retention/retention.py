@@ -41,7 +41,7 @@ class DueSession:
 
 
 class Retention:
-    """Removes sessions of one store that exceed ``limits``; each server process has one object.
+    """Removes sessions of one store that exceed ``limits``; each server process has one instance.
 
     A session counts as used when a turn runs, when it changes, or when a client reads its history (``touch``). Listing,
     searching or looking up a session, and heartbeats, do not count. A session with an open turn is never removed.
@@ -49,7 +49,8 @@ class Retention:
     Each callback in ``on_expire`` is awaited before a session is removed, while its history can still be read, and at
     shutdown for every session that this process worked with. Exceptions of a callback are logged. A callback must not
     change the session: a session that changes during its callbacks is not removed, and the callbacks run again at the
-    next attempt. ``clock`` must be the clock of the store, in seconds since the epoch."""
+    next attempt. ``clock`` must be the clock of the store, in seconds since the epoch.
+    """
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Records which shared rows a transaction changes, in the order of the changes.
 
-Temporary triggers write each changed row into the temporary table ``changes``. Rows that ``rows.insert_rows`` inserts
-are kept in a list of Python values instead, and the table contains one line with the number of this list. This takes a
-third of the time.
+Temporary triggers write each changed row into the temporary table ``changes``. For rows that ``rows.insert_rows``
+inserts, a list of Python values is used instead, and the table has one row with the number of this list. This takes a
+third of the time of the triggers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ChangeRecorder:
 
     def start(self, db: sqlite3.Connection) -> None:
         """Record all changes from now on."""
-        db.execute("PRAGMA temp_store = MEMORY")  # the changes of one transaction are no more than its rows
+        db.execute("PRAGMA temp_store = MEMORY")  # one transaction changes few rows
         widest = max(len(columns) for columns in self._columns.values()) + 2
         names = [*(f"k{n}" for n in range(_FIRST_VALUE - _FIRST_KEY)), *(f"v{n}" for n in range(widest))]
         db.execute(

@@ -172,8 +172,8 @@ class Database:
             self._reserve.make()
 
     def _take_group(self) -> list[PendingCall]:
-        """Take the call that has waited longest; if it writes, also take the writes that follow directly in the
-        queue. ``_grouped`` has the values of ``begin`` for which this is done."""
+        """Take the call that has waited longest; if it writes, also take the writes that follow directly in the queue.
+        ``_grouped`` contains the values of ``begin`` of the transactions that may be combined in this way."""
         with self._lock:
             jobs = [self._waiting.popleft()] if self._waiting else []
             begin = jobs[0].begin if jobs else ""
@@ -336,10 +336,11 @@ class Database:
                 path.chmod(0o600)
 
     def _close(self) -> None:
-        """Close the connection and any that could not be closed before.
+        """Close the connection, and all earlier connections that could not be closed.
 
         A connection that fails to close is kept: if it were dropped, nothing could release its locks. Every later close
-        tries again."""
+        tries again.
+        """
         waiting = [*self._unclosed, self._connection]
         self._connection, self._unclosed = None, []
         for connection in waiting:

@@ -1,4 +1,5 @@
-"""Checks that the file or directory of a store is still in its place, so that no empty store silently replaces it."""
+"""Checks that the file or directory of a store is still in its place, so that the process does not continue with a new,
+empty store."""
 
 from __future__ import annotations
 

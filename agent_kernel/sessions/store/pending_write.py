@@ -76,8 +76,8 @@ class PendingWrite:
         return self.match(items, session.head if session else 0)
 
     def match(self, items: Sequence[Item], head: int) -> list[Item] | None:
-        """Decide as ``stored`` does, from items that were already read: ``items`` are the newest items of the current
-        branch, and ``head`` is the last seq of the session."""
+        """Return the items of this write if they are among ``items``, the newest items of the current branch, or None
+        if nothing was stored. ``head`` is the last seq of the session. Raises Conflict, as ``stored`` does."""
         earlier = [item for item in items if item.seq <= self.expect_seq]
         batch = [item for item in items if item.seq > self.expect_seq][: self.count]
         if self.tail and _digest_items(earlier[-self.tail :]) != self.before:

@@ -17,8 +17,8 @@ PREFIX = "private:"
 
 
 def is_private(session: str) -> bool:
-    """Return whether the session with this id is private: it is stored in memory only, and no file, sidecar,
-    transcript or search contains it."""
+    """Return whether the session with this id is private: it is stored in memory only. Files, sidecars and transcripts
+    do not contain it, and search does not find it."""
     return session.startswith(PREFIX)
 
 

@@ -94,8 +94,8 @@ class Replica:
 
     def select(self, calls: Iterable[Collection[str]]) -> None:
         """Set which namespaces the next calls use. ``calls`` has the namespaces of each call; an empty collection means
-        all namespaces. Only these namespaces are read from the log, so that a call does not take longer because of
-        other users. The copy of the other namespaces stays as it was at the last read."""
+        all namespaces. Only these namespaces are read from the log, so that the duration of a call does not depend on
+        the data of other users. The copy of the other namespaces stays as it was at the last read."""
         groups = [*calls]
         self._among = frozenset(chain.from_iterable(groups)) if all(groups) else None
 
@@ -305,7 +305,8 @@ class Replica:
 
 
 def _bound_sessions(found: Mapping[Stream, Sequence[RowChange]]) -> list[Stream]:
-    """Return the sessions to which new bindings refer. Each of them must still exist when the bindings are written."""
+    """Return the sessions to which new bindings refer. The log has to check that each of them still exists when it
+    writes the bindings."""
     return sorted(
         {
             (namespace, change.new[_BOUND_SESSION])

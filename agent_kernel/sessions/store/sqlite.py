@@ -276,7 +276,7 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
             target, lambda db: branches.fork_session(db, key, target, turns, self._clock()), key.namespace
         )
 
-    # ------------------------------------------------------------------------ summaries, beginnings of conversations
+    # ----------------------------------------------------------------------------- summaries, openings of conversations
 
     async def summaries(self, key: SessionKey, *, branch: str | None = None) -> list[Summary]:
         return await self._read(

@@ -1,5 +1,6 @@
 """Opens the session store that a URL names: ``sqlite:PATH``, ``files:PATH``, ``memory:``, or a database that several
-servers share. The URL of a shared database may end with ``#key=`` and the place of a key."""
+servers share. The URL of a shared database may end with ``#key=`` and the location of the encryption key (see
+``encryption_key.py``)."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ LOGS: Mapping[str, str] = MappingProxyType(
         "supabase": "supabase:SupabaseLog",
     }
 )
-"""The logs of shared databases by the scheme of their URL: a module of ``sessions.log``, and what it calls with the
-URL. A module is imported when a URL names it."""
+"""The logs of shared databases by the scheme of their URL: a module of ``sessions.log``, and the name in it that is
+called with the URL. A module is imported when a URL names it."""
 WITH_BUS = frozenset({"postgresql", "redis", "rediss"})
 """The schemes of the databases through which servers also send each other messages. Servers on the others share
 sessions only."""

@@ -1,5 +1,5 @@
-"""SQL for the table of openings, which are hashes of the beginnings of conversations. A look-up needs one index search
-per hash, however many are stored."""
+"""SQL for the table of openings. An opening is a hash of the first messages of a conversation. A look-up needs one
+index search per hash, however many are stored."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, A
 
 @dataclass(frozen=True, slots=True)
 class LocatedFault:
-    """A fault and its place. ``facts`` are the table, column, row, turn or segment, which the repair of this kind of
-    fault reads."""
+    """A fault and its place. ``facts`` are the values that the repair of this kind of fault needs, such as the table,
+    column, row, turn or segment."""
 
     key: SessionKey
     kind: str
@@ -242,8 +242,8 @@ class SessionCheck:
                 yield self._fault("file", detail, id=file.id, hash=file.hash)
 
     def _marks(self, table: str, column: str, kind: str) -> Iterator[LocatedFault]:
-        """Yield a fault for each item that a row of ``table`` names in ``column`` although it does not exist. Such rows
-        are summaries and openings, which describe the conversation up to an item. Must be called after ``_items``."""
+        """Yield a fault for each row of ``table`` whose ``column`` refers to an item that does not exist. The rows are
+        summaries and openings, which describe the conversation up to an item. Must be called after ``_items``."""
         for seq in sorted({row[0] for row in self._rows(f"SELECT {column} FROM {table} WHERE {HERE}")} - self._seqs):
             detail = f"the {kind} up to item {seq}, which does not exist"
             yield self._fault(kind, detail, table=table, column=column, value=seq)

@@ -187,8 +187,8 @@ def _decode_row(key: SessionKey, row: Sequence[Any]) -> Item | None:
 
 
 def remove_after(db: sqlite3.Connection, key: SessionKey, segment: int, after: int) -> None:
-    """Delete everything in a segment after item ``after``, and the media that nothing else in the namespace refers
-    to."""
+    """Delete all items of a segment after item ``after``, and the media to which no other item of the namespace
+    refers."""
     range_start = (*pair(key), segment, after)
     behind = f"SELECT seq FROM items WHERE {HERE} AND segment = ? AND seq > ?"
     of_items = (*pair(key), *range_start)

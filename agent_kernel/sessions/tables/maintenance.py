@@ -1,4 +1,4 @@
-"""Counts the contents of a store, and returns unused space to the disk."""
+"""Counts the sessions, items and bytes of a store, and returns unused space to the disk."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ def verify(db: sqlite3.Connection, namespace: str | None) -> list[StoreFault]:
 
 
 def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[StoreFault]:
-    """Repair the faults that can be repaired, and return all faults. ``mended`` says how a fault was repaired, and is
-    empty if it could not be repaired."""
+    """Repair the faults that can be repaired, and return all faults. The field ``mended`` of a fault states how it was
+    repaired; it is empty if the fault could not be repaired."""
     repaired: list[StoreFault] = []
     for _ in range(ROUNDS):
         mended = 0

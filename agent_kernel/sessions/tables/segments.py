@@ -144,7 +144,7 @@ def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: fl
             f"The session has no item {behind}, so no branch can continue after it.",
             details={"behind": behind},
         )
-    # (0, 0) is what ``find_end`` returns for a branch without items.
+    # ``find_end`` returns (0, 0) for a branch without items.
     position = (segment, behind) if segment is not None else (0, 0)
     now_current = sessions.require_session(db, key).branch
     ending = [name for name, pieces in branch_paths(db, key) if find_end(db, key, pieces) == position]

@@ -31,8 +31,8 @@ from agent_kernel.sessions.tables.rows import (
 from agent_kernel.sessions.tables.segments import SegmentRange
 
 RENEW_S = 1.0
-"""An append renews the lease of its turn if it was last renewed this many seconds ago: a row, and a page, less to write
-for most of the items of a turn."""
+"""An append renews the lease of its turn only if the last renewal was at least this many seconds ago. So most appends
+write one row, and one page, less."""
 
 
 def open_turn(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> Turn:

@@ -120,8 +120,8 @@ class ClientCallBroker:
             offer.context.emit(claimed)
 
     def output(self, turn: str, call: str, token: str, stream: str, text: str) -> None:
-        """Announce output of the call to the clients that follow the turn. Of a longer text they get MAX_OUTPUT
-        characters; the result of the call has limits of its own."""
+        """Announce output of the call to the clients that follow the turn. Each call of this method announces at most
+        MAX_OUTPUT characters; the result of the call has limits of its own."""
         self._find_claimed(turn, call, token).context.emit(CallOutput(call, shorten(text, MAX_OUTPUT), stream))
 
     def finish(self, turn: str, call: str, token: str, output: ToolOutput) -> None:

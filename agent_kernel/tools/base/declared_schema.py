@@ -49,7 +49,7 @@ def has_too_many_values(value: object, limit: int) -> bool:
 
 
 def _walk(value: object) -> Iterator[tuple[object]]:
-    """Yield the value and everything in it, each in a tuple, because None is a value too."""
+    """Yield the value and each value inside it. Each is in a tuple, because a value can be None."""
     waiting = [value]
     while waiting:
         current = waiting.pop()
@@ -60,7 +60,8 @@ def _walk(value: object) -> Iterator[tuple[object]]:
 
 
 def _longest_pattern(schema: object) -> int:
-    """Return the length of the longest possible pattern; a property named ``pattern`` counts too."""
+    """Return the length of the longest text under a key ``pattern``. A property that has this name counts too, because
+    the two cases are not distinguished."""
     objects = (value for (value,) in _walk(schema) if isinstance(value, Mapping))
     patterns = (text for part in objects for text in (part.get("pattern"), *(part.get("patternProperties") or ())))
     return max((len(text) for text in patterns if isinstance(text, str)), default=0)

@@ -49,18 +49,19 @@ class NotebookAccess(Protocol):
 
     @property
     def kernel(self) -> NotebookRunner | None:
-        """Runs calls of this turn in the kernel; None if only a client of the notebook may do so."""
+        """The runner of calls of this turn in the kernel; None if only a client of the notebook may run them."""
         ...
 
     @property
     def drafts(self) -> DraftRunner | None:
-        """Runs calls of this turn in a draft of the kernel; None if only a client of the notebook may do so."""
+        """The runner of calls of this turn in a draft of the kernel; None if only a client of the notebook may run
+        them."""
         ...
 
     @property
     def jobs(self) -> NotebookRunner | None:
-        """Reports on code that the server started in this kernel for the agent; None if only a client may run code in
-        it."""
+        """The runner of the tool that reports on jobs, which is code that the server started in this kernel for the
+        agent; None if only a client may run code in the kernel."""
         ...
 
     async def describe_data(self, prompt: str, *, in_draft: bool) -> tuple[Note, ...]:

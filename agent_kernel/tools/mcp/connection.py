@@ -339,7 +339,9 @@ async def _follow(client: Any, life: ServerRun) -> None:
         async with client.listen(tools_list_changed=True, resources_list_changed=True) as changes:
             async for _ in changes:
                 life.stale.set()
-    except Exception:  # most servers do not support it, and refuse it in many ways; only changes go unnoticed
+    # Most servers do not support subscriptions, and refuse them with errors of many kinds. Changes of their tools are
+    # then not noticed.
+    except Exception:
         log.debug("an MCP server does not announce changes", exc_info=True)
 
 

@@ -1,4 +1,5 @@
-"""Turns a configured MCP server into a connected client. This is the only module that imports the MCP SDK.
+"""Connects to a configured MCP server, and returns the client of the connection. This is the only module that imports
+the MCP SDK.
 
 For servers that use standard input and output, agent-kernel has a transport of its own. The SDK's transport reads lines
 without a limit (in quadratic time) and starts processes that can outlive this process.

@@ -1,4 +1,5 @@
-"""Makes one tool of an MCP server, and the reading of the server's resources, available as tools of a turn."""
+"""Makes each tool of an MCP server available as a tool of a turn, and offers a tool that reads the server's
+resources."""
 
 from __future__ import annotations
 

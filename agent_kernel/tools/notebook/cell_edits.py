@@ -345,4 +345,4 @@ def _describe_place(notebook: VisibleNotebook, below: str) -> str:
 
 def _diff(title: str, before: str, after: str) -> str:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), lineterm="", n=3)
-    return "\n".join([title, *list(lines)[2 if before and after else 3 :]])  # one hunk needs no name
+    return "\n".join([title, *list(lines)[2 if before and after else 3 :]])  # the header of a single hunk is left out

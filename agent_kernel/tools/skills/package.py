@@ -41,7 +41,7 @@ _END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
 
 @dataclass(frozen=True, slots=True)
 class PackageEntry:
-    """A file of a package. ``open`` returns its content as a stream; ``runs``: the file is executable."""
+    """A file of a package. ``open`` returns its content as a stream. ``runs`` is true if the file is executable."""
 
     name: str
     open: Callable[[], IO[bytes]]

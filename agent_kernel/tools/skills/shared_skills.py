@@ -106,7 +106,9 @@ class SharedSkills:
         packed = _pack(content, unpacked.files)
         self._change(namespace, _files_name(files_id), lambda known: packed)
         try:
-            if is_new:  # in the index first, so that no skill is stored that nobody finds
+            # The index is written first, so that it lists every stored skill, even if this process is killed in
+            # between.
+            if is_new:
                 self._change(namespace, INDEX, partial(_add_id, id))
             self._change(namespace, _name(id), partial(_add_row, row, is_new))
         except BaseException:

@@ -3,8 +3,8 @@ output.
 
 A request is two frames: the JSON object ``{url, charset}`` and the HTML. An answer is one frame, ``{title, text}`` or
 ``{problem}``. Before any request, the program writes ``{}``, or ``{missing}`` with the name of a library that is not
-installed. It runs as a separate process with limits, because a page may have been made to exploit a parser. It uses
-only the standard library and the library that finds the article.
+installed. It runs as a separate process with limits, because somebody may have written a page that exploits a parser.
+It uses only the standard library and the library that finds the article.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def article(html: bytes, charset: str, url: str) -> dict[str, str]:
 
     decoded = _decode(html, charset)
     tree = trafilatura.load_html(decoded if charset else html)
-    if tree is None:  # a fragment of a page
+    if tree is None:  # the HTML is only a fragment of a page
         tree = trafilatura.load_html(f"<html><body>{decoded}</body></html>")
     if tree is None:
         return {"title": "", "text": ""}

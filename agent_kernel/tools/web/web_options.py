@@ -100,7 +100,8 @@ def _domains(filters: Mapping[str, Any], key: str) -> tuple[str, ...]:
 
 
 def _location(location: Mapping[str, Any]) -> Mapping[str, str]:
-    """Read ``{type, approximate: {...}}`` as in chat completions, or the flat form of responses."""
+    """Return the fields of ``user_location``. In chat completions they are in the object ``approximate``, in responses
+    beside ``type``."""
     if location.get("type", "approximate") != "approximate":
         raise InvalidRequest("The type of user_location must be approximate.")
     place = _mapping(location, "approximate") or location

@@ -115,7 +115,7 @@ def _parse_match(text: str, match: re.Match[str], *, program: bool) -> ParsedNum
     sign = 0
     if match["sign"]:
         if start and (text[start - 1].isalnum() or text[start - 1] in ")]}%"):
-            start += 1  # a range, a difference, or part of a name
+            start += 1  # the sign belongs to a range, a difference or a name
         else:
             sign = -1 if match["sign"] in MINUS else 1
     values = _values(match["digits"], program=program)
@@ -180,7 +180,7 @@ def _values(digits: str, *, program: bool) -> list[NumberReading]:
 
 
 def _parse_both_marks(digits: str) -> list[NumberReading]:
-    """Read a number that contains both a comma and a dot: the separator that comes last is the decimal one, and the
+    """Parse a number that contains both a comma and a dot: the separator that comes last is the decimal one, and the
     other separates groups of digits."""
     decimal = max(".,", key=digits.rfind)
     other = "," if decimal == "." else "."

@@ -55,8 +55,9 @@ class MessagesCodec:
 
     ``model`` is returned as the client sent it. ``session`` is the session id to report; empty: none is reported.
     ``refused`` returns the body for the error with which a failed turn ended. ``turn`` is the turn's id, from which the
-    id of the message is derived. ``reports``: the client knows mistral.rs's events. Otherwise only the question for an
-    approval is sent, for which the turn waits, because some clients of Anthropic's API fail at events of another type.
+    id of the message is derived. ``reports`` is true if the client knows mistral.rs's events. Any other client gets
+    none of them but the approval questions, for which the turn waits, because some clients of Anthropic's API fail at
+    events of an unknown type.
     """
 
     def __init__(

@@ -109,10 +109,10 @@ def _output(end: CallFinished) -> list[Mapping[str, Any]] | None:
     return entries if all(isinstance(entry, dict) for entry in entries) else None
 
 
-def _seal(one: Mapping[str, Any]) -> str:
+def _seal(result: Mapping[str, Any]) -> str:
     """Encode a result that the model read. The result is not encrypted, although the name of the field, which comes
     from Anthropic's API, suggests so."""
-    content = {"description": one.get("description", ""), "content": one.get("content", "")}
+    content = {"description": result.get("description", ""), "content": result.get("content", "")}
     return base64.b64encode(json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")).decode()
 
 

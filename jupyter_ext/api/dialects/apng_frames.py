@@ -1,7 +1,8 @@
-"""Splits an animated PNG into its frames, each a PNG, by copying chunks without decoding any image. The functions have
-no side effects.
+"""Splits an animated PNG into its frames. Each frame becomes a PNG. Chunks are copied, and no image is decoded. The
+functions have no side effects.
 
-The frames must be complete images, as ``sandbox/worker/animations.py`` writes them."""
+The frames must be complete images, as ``sandbox/worker/animations.py`` writes them.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class DialectHandler(AgentHandler):
 
     def answerable(self, dialect_request: DialectRequest) -> None:
         """Check that a person can answer the approval questions of the turn. Raises the error ``self.unasked`` for a
-        request that is not streamed, if its permission is to ask."""
+        request that is not streamed and whose permission mode is to ask a person."""
         asks = "ask" in (dialect_request.request.permission, self.services.runtime.settings.permission)
         if asks and dialect_request.server_tools != () and not dialect_request.streams:
             raise self.unasked(

@@ -28,8 +28,8 @@ class CrossOriginHandler(APIHandler):
         self.set_status(204)
 
     def set_cors_headers(self) -> None:
-        """Set the CORS headers only for an origin that the server's configuration allows. Jupyter would also allow any
-        page that sends a token."""
+        """Set the CORS headers only for an origin that the server's configuration allows. Jupyter's own method would
+        also set them for every page that sends a token."""
         if not (self.allow_origin or self.allow_origin_pat):
             return
         super().set_cors_headers()

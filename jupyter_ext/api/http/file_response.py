@@ -32,8 +32,8 @@ class ByteRange:
 
 
 def span(header: str | None, size: int) -> ByteRange | None:
-    """Return the range of a file of ``size`` bytes that a Range header requests; None if the range cannot be satisfied.
-    Without a header, or if it is invalid or has several ranges, return the whole file."""
+    """Return the range of a file of ``size`` bytes that a Range header requests; None if no byte of the file is in the
+    range. Without a header, or if it is invalid or has several ranges, return the whole file."""
     match = _RANGE.fullmatch((header or "").replace(" ", ""))
     if match is None or not any(match.groups()):
         return ByteRange(0, size)

@@ -105,7 +105,7 @@ class AgentHandler(CrossOriginHandler):
         self.gathered = BodyBuffer(self.max_body, int(length[:20]) if length.isdecimal() else 0)
         await self.identify(super().prepare)
         if self.refusal is not None or not page_may_call(self) or not await self._knows_sender():
-            self.gathered.most = 0  # nothing is stored of a body whose sender is not authenticated
+            self.gathered.most = 0  # a body whose sender is not authenticated is not stored
 
     async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
         """Run Jupyter's ``prepare``, which identifies the caller. If Jupyter refuses a known user, or the identity
@@ -155,7 +155,7 @@ class AgentHandler(CrossOriginHandler):
             error = web.HTTPError(400, "The URL is not valid UTF-8.")  # tornado's message repeats what was sent
             if name is not None:
                 raise error from None
-            self.refusal = error  # of the path, before the body was read
+            self.refusal = error  # the error is sent after the body was read (see ``refusal``)
             return ""
 
     async def data_received(self, chunk: bytes) -> None:
@@ -247,7 +247,7 @@ class AgentHandler(CrossOriginHandler):
         """Return the holder of the lasting token. This runs after the body was read, because the token may have been
         revoked meanwhile. Raises TokenInvalid, Forbidden."""
         token = await asyncio.to_thread(self._read_token)
-        self.current_user = None  # the caller is the token, whatever cookies came with it
+        self.current_user = None  # the token identifies the caller, whatever cookies the request has
         enough = self.scopes.for_verb(self.request.method or "")
         if not enough:
             raise Forbidden("No token allows this; only a person can do it, in the browser.")

@@ -52,7 +52,7 @@ class Listener:
         if time.monotonic() - self._logged > LOG_EVERY_S:
             self._logged = time.monotonic()
             log.warning("new connections are refused: this process has no file descriptor left (ulimit -n)")
-        raise BlockingIOError  # for tornado: there is no further connection at the moment
+        raise BlockingIOError  # tornado then stops accepting until the next event of the socket
 
     def _release(self) -> None:
         if self._reserve >= 0:

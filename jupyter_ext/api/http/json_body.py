@@ -71,7 +71,8 @@ def _describe(mistake: Mapping[str, Any]) -> str:
     if not mistake["loc"] and words != mistake["msg"]:
         return words
     place = [str(step)[:MAX_NAME] for step in mistake["loc"] if step not in UNION_TAGS]
-    if mistake["type"] in ("union_tag_not_found", "union_tag_invalid"):  # the field that says which object it is
+    # The error is about the field that selects the member of the union.
+    if mistake["type"] in ("union_tag_not_found", "union_tag_invalid"):
         expected_tags = mistake["ctx"].get("expected_tags")
         place.append(mistake["ctx"]["discriminator"].strip("'"))
         words = f"Input should be one of {expected_tags}" if expected_tags else "Field required"

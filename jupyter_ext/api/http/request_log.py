@@ -31,8 +31,8 @@ def write(
     request_id: str,
     caller: Caller | None,
 ) -> None:
-    """Log ``request`` when its answer is complete. ``caller`` is None if the request was refused before it was known
-    who sent it."""
+    """Log ``request`` when its answer is complete. ``caller`` is None if the server refused the request before it
+    identified the sender."""
     verb, took = request.method or "", request.request_time()
     log.log(
         level(verb, status, caller),

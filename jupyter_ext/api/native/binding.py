@@ -190,7 +190,7 @@ class BindConfirmHandler(AgentHandler):
         if status != 401 or self.request.method != "GET" or not is_browser:
             super().refuse(error, status)
             return
-        url = self.get_login_url()  # JupyterHub's has parameters already; its state leads back
+        url = self.get_login_url()  # JupyterHub's URL has parameters, and one of them leads back here
         self.redirect(url if "?" in url else url_concat(url, {"next": self.request.uri}))
 
     def check_xsrf_cookie(self) -> None:

@@ -20,7 +20,8 @@ class LimitsHandler(AgentHandler):
 
 
 class MetricsHandler(AgentHandler):
-    """The metrics cover all users together, so a kernel's credential does not open them."""
+    """The handler of the server's metrics. It refuses the credential of a kernel, because the metrics cover all
+    users."""
 
     @guard("read", kernels=False)
     @operation(TEXT)

@@ -23,7 +23,7 @@ from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import operation
 
 FIRST_TOKEN_S = 60.0
-"""How long a test waits for the first token of an answer."""
+"""Maximum number of seconds that a test waits for the first token of an answer."""
 MAX_MODELS = 500
 VALID_URL = "The url must be an address such as http://HOST/v1, without a user name, a password or a query."
 

@@ -208,7 +208,8 @@ class ModelHandler(SharedHandler):
             self.reply(anthropic_model(listed))
             return
         if listed and name == DEFAULT and settings.engine != "local":
-            facts = {}  # here the name stands for another engine, and in the catalog for a local model
+            # On this server the name stands for another engine, although the catalog has a local model of this name.
+            facts = {}
         elif listed:
             model_name = settings.model if name == DEFAULT else name
             facts = await asyncio.to_thread(model_here, model_name, settings.cache_dir)

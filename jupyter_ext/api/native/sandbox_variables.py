@@ -106,8 +106,8 @@ class RebuildHandler(AgentHandler):
             )
 
     async def _read(self, key: SessionKey) -> list[Path]:
-        """Return the folders that turns from the session's notebook allow its code to read, so that the next turn
-        finds the same sandbox process."""
+        """Return the folders that code of turns of the session's notebook may read. With the same folders, the next
+        turn uses the same sandbox process."""
         kernel = self.caller.kernel
         place = await self.services.notebooks.place(kernel.id) if kernel else None
         paths = [place] if place else await self.services.notebooks.paths(key)

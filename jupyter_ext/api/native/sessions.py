@@ -43,7 +43,7 @@ SEARCHED = 5000
 
 
 def brief(session: Session) -> dict[str, Any]:
-    """Return the facts that every caller of the namespace may see."""
+    """Return the fields of a session that every caller of the namespace may see."""
     return {
         "id": session.key.id,
         "title": session.title,
@@ -209,7 +209,7 @@ class SessionHandler(SessionChangeHandler):
         self.reply({**session_to_json(session), "notebooks": await self.services.notebooks.paths(key)})
 
     async def _put(self, key: SessionKey, document: bytes) -> None:
-        # The turns are asked by key, because a session that was created a moment ago is not in the store yet.
+        # The turns are looked up by key, because a session that was created a moment ago is not in the store yet.
         if running := self.services.turns.find_unfinished(key):
             raise session_busy(running.id)
         store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor

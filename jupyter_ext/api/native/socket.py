@@ -89,7 +89,7 @@ PAGE_MESSAGES: TypeAdapter[Any] = TypeAdapter(
 
 
 class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ignore[misc]  # neither stream is used
-    """The server side of a page's connection.
+    """The server's end of the WebSocket connection of one page.
 
     A message is answered before the next one is read, so a page that does not read the answers delays only itself. An
     error is sent to the page and leaves the connection open.
@@ -212,7 +212,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
             self._send_away()
             return
         if not await self._is_still_allowed(("read", "execute")):
-            raise Forbidden("You may not execute agents on this server, so this page runs no calls.")
+            raise Forbidden("You may not run agents on this server, so this page cannot run their tool calls.")
         namespace, serving = self.caller.namespace, self.services.page_tools
         self.page.hold(("serve", message.kernel), lambda: serving.add(namespace, message.kernel, message.tools))
 

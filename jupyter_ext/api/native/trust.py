@@ -1,5 +1,5 @@
-"""Routes that list, add and remove trusted folders, whose instructions, skills and MCP servers turns use. A kernel may
-ask; a person confirms in the browser."""
+"""Routes that list, add and remove trusted folders, whose instructions, skills and MCP servers turns use. If a kernel
+sends the request, a person must confirm it in the browser."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class ResponsesHandler(ResponsesAgentHandler):
             return
         try:
             await self._answer_live(live, streams=bool(body.stream))
-        except Exception:  # of any kind, because it is raised again; the client does not know the id yet
+        except Exception:  # any exception is raised again; the client does not know the id yet
             await self.responses.drop(live.stored)
             raise
 

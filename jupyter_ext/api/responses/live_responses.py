@@ -219,7 +219,7 @@ class LiveResponses:
         key = stored.key
         if not key.id.startswith(UNLISTED) or await self.store.has_response(key):
             return
-        with contextlib.suppress(SessionBusy):  # a turn may use the session whose response is not stored, or not yet
+        with contextlib.suppress(SessionBusy):  # a turn whose response is not stored (yet) may use the session
             await self._private_sessions.forget(key)
 
     async def drop(self, stored: StoredResponse) -> None:

@@ -94,8 +94,8 @@ class AnswerText:
 
 
 class Thought:
-    """An item with the complete reasoning of the model. ``summary``: the client asked for a summary, and many clients
-    show nothing else, so the reasoning is the item's summary and not its content."""
+    """An item with the complete reasoning of the model. If ``summary`` is true, because the client asked for a summary,
+    the reasoning is the item's summary and not its content: many clients show the summary only."""
 
     def __init__(self, output: Output, *, summary: bool = False) -> None:
         self._output = output

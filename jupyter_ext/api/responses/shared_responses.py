@@ -108,7 +108,8 @@ class SharedResponses:
             await self._remove(namespace, one.id)
         if entry not in evicted:
             value = SharedValue(secrets.token_hex(8), record)
-            await self._link.swap_value(namespace, _name(response.id), "", value, KEEP_S)  # unless it is there already
+            # Nothing is written if the response is stored already.
+            await self._link.swap_value(namespace, _name(response.id), "", value, KEEP_S)
 
     async def finish(
         self, response: StoredResponse, body: Mapping[str, Any], frames: Sequence[bytes], *, again: bool = False

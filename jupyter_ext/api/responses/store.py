@@ -68,7 +68,7 @@ class StoredResponse:
 
 
 class ResponseRows(Protocol):
-    """The interface of a storage of responses. All methods raise StoreError; ``add`` and ``finish`` also raise
+    """The interface of a store for responses. All methods raise StoreError; ``add`` and ``finish`` also raise
     StoreFull."""
 
     async def add(self, response: StoredResponse) -> None:
@@ -151,13 +151,13 @@ class ResponseStore:
 
     @property
     def _places(self) -> list[ResponseRows]:
-        """The storages that may hold responses of this server. The one in memory comes first, because a lookup in it is
+        """The stores that may hold responses of this server. The store in memory comes first, because a lookup in it is
         fast."""
         return [self._memory] if self._kept is self._memory else [self._memory, self._kept]
 
     def _places_of(self, id: str) -> list[ResponseRows]:
-        """Return the storages that may hold the response ``id``; none if ``id`` does not have the form of a response
-        id, because a client may send any text and a database could refuse it."""
+        """Return the stores that may hold the response ``id``. The list is empty if ``id`` does not have the form of a
+        response id: a client may send any text, and a database could refuse it."""
         return self._places if is_response_id(id) else []
 
     def _rows_for(self, response: StoredResponse) -> ResponseRows:

@@ -15,9 +15,8 @@ from agent_kernel.sessions.undo import UndoResult
 
 
 class Brief(TypedDict):
-    """The facts about a session that every caller of the namespace may see. Times are seconds since the epoch.
-    ``turns`` counts the turns of all branches; undone turns do not count. ``head`` is the number (seq) of the newest
-    item."""
+    """The fields of a session that every caller of the namespace may see. Times are seconds since the epoch. ``turns``
+    counts the turns of all branches; undone turns do not count. ``head`` is the number (seq) of the newest item."""
 
     id: str
     title: str

@@ -80,7 +80,8 @@ def page_files() -> PageFiles:
 
 
 class PageHandler(JupyterHandler):
-    """The page. A request with the code of a login link logs in the browser and leads to the address without it."""
+    """The handler of the page. For a request with the code of a login link, it sets the login cookie and redirects to
+    the address without the code."""
 
     @property
     def content_security_policy(self) -> str:
@@ -93,7 +94,7 @@ class PageHandler(JupyterHandler):
             return
         place = html.escape(self.settings[TOKEN_PLACE_SETTING]).encode()
         body = (await asyncio.to_thread(page_files)).page.replace(b"TOKEN_PLACE", place)
-        _ = self.xsrf_token  # sets the cookie that the page sends back as a header
+        _ = self.xsrf_token  # reading it sets the cookie that the page sends back as a header
         self.set_header("Content-Type", "text/html; charset=utf-8")
         self.set_header("Cache-Control", "no-store")
         self.set_header("Cross-Origin-Opener-Policy", "same-origin")

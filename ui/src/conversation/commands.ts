@@ -42,7 +42,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "sessions",
     label: () => trans.__("All conversations..."),
-    help: () => trans.__("Find, open, rename, copy or delete one."),
+    help: () => trans.__("Find, open, rename, copy or delete a conversation."),
     group: "session",
     enabled: always,
     run: (desk) => desk.open("sessions"),
@@ -93,14 +93,14 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "branches",
     label: () => trans.__("Branches..."),
-    help: () => trans.__("Show another one, or delete one."),
+    help: () => trans.__("Show another branch, or delete one."),
     group: "history",
     enabled: inSession,
     run: (desk) => desk.open("branches"),
   },
   {
     name: "compact",
-    label: () => trans.__("Shorten it for the model"),
+    label: () => trans.__("Shorten the conversation for the model"),
     help: () => trans.__("The model summarises the oldest messages; you still see all of them."),
     group: "history",
     enabled: atRest,
@@ -195,7 +195,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: "model",
     label: () => trans.__("Model..."),
-    help: () => trans.__("Choose another one, or download one."),
+    help: () => trans.__("Choose another model, or download one."),
     group: "panel",
     enabled: always,
     run: (desk) => desk.open("model"),

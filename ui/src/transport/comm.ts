@@ -74,7 +74,7 @@ export class CommTransport implements Transport {
     };
   }
 
-  /** A page that cannot change the notebook runs no calls. */
+  /** A page that cannot change the notebook cannot run tool calls. */
   serve(): Close {
     return () => undefined;
   }

@@ -61,7 +61,7 @@ export interface Transport {
   serve(serving: Serving): Close;
 
   /** Resolves when the server knows the calls that `serve` announced for a kernel, and after a few seconds in any case.
-   * Absent if the host runs no calls. */
+   * Absent if the host cannot run tool calls. */
   servesKernel?(kernel: string): Promise<void>;
 
   close(): void;

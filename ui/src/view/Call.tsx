@@ -122,7 +122,7 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
   const text = call.done ? call.result || call.output : call.output;
   return (
     <div class="ak-inside">
-      {typeof code === "string" && <Source code={code} language="python" label={trans.__("What ran")} />}
+      {typeof code === "string" && <Source code={code} language="python" label={trans.__("The code that ran")} />}
       {rest.length > 0 && (
         <Source
           code={rest.map(([name, value]) => `${name} = ${shown(value)}`).join("\n")}
@@ -151,7 +151,7 @@ function Corrected({ failed }: { failed: CallBlock }) {
   return (
     <details>
       <summary class="ak-quiet">{trans.__("Corrected without the model. The error was: %1", error)}</summary>
-      <Source code={codeOf(failed)} language="python" label={trans.__("What ran")} />
+      <Source code={codeOf(failed)} language="python" label={trans.__("The code that ran")} />
       <Output text={failed.result} label={trans.__("Result")} />
       {failed.corrects && <Corrected failed={failed.corrects} />}
     </details>

@@ -61,7 +61,7 @@ function starters({ conversation, composing }: Desk): Starter[] {
     active?.source.trim() &&
       ask(trans.__("Explain the active cell"), trans.__("Explain the active cell and what it shows.")),
     conversation.place.value.kernel &&
-      ask(trans.__("Say what the variables hold"), trans.__("Say what the variables of this notebook hold.")),
+      ask(trans.__("Describe the variables"), trans.__("Say what the variables of this notebook hold.")),
     conversation.place.value.path &&
       ask(trans.__("Sum up this notebook"), trans.__("Sum up this notebook: what it does, step by step.")),
     ask(trans.__("Draw a first plot"), trans.__("Make a small example of data and draw a plot of it.")),

@@ -22,10 +22,10 @@ export function Help() {
     [trans.__("Escape twice, Ctrl+. or Cmd+."), trans.__("Stop the running turn")],
     ...besideNotebook(
       [trans.__("Ctrl+Shift+L or Cmd+Shift+L"), trans.__("Move from the notebook to the message field")],
-      [trans.__("Alt+F5, Alt+Shift+F5"), trans.__("To the next or previous change of a cell")],
+      [trans.__("Alt+F5, Alt+Shift+F5"), trans.__("Go to the next or previous change of a cell")],
     ),
-    [trans.__("Alt+Up, Alt+Down"), trans.__("From turn to turn")],
-    [trans.__("Alt+Enter"), trans.__("To the first approval")],
+    [trans.__("Alt+Up, Alt+Down"), trans.__("Go to the previous or next turn")],
+    [trans.__("Alt+Enter"), trans.__("Go to the first approval")],
     ["A, R", trans.__("On an approval: allow once, deny")],
   ];
   return (

@@ -125,7 +125,7 @@ function Form({ servers, saved, close }: Adding) {
       <h3>{trans.__("Add a model server")}</h3>
       <p class="ak-hint">
         {trans.__(
-          "A server with OpenAI's API, such as vLLM, Ollama or a company's gateway. Conversations for which you choose it are sent there; each turn shows where.",
+          "A server with OpenAI's API, such as vLLM, Ollama or a company's gateway. Conversations for which you choose this server are sent to it; each turn shows the server.",
         )}
       </p>
       <label>
@@ -262,4 +262,4 @@ function placeOfKey({ key }: ModelServer): string {
 const reason = (error: unknown): string =>
   error instanceof ApiError
     ? [error.message, error.body.hint].filter(Boolean).join(" ")
-    : trans.__("That did not work.");
+    : trans.__("The request failed.");

@@ -40,10 +40,10 @@ function Proposed({ change, printed }: { change: Change; printed: string }) {
         <Diff
           before={change.before}
           after={change.after}
-          label={trans.__("What would change, line by line")}
+          label={trans.__("The proposed change, line by line")}
           most={Infinity}
         />
-        {printed && <Output text={printed} label={trans.__("What it printed in the draft")} />}
+        {printed && <Output text={printed} label={trans.__("Output in the draft")} />}
         <div class="ak-choices">
           {isOpen && (
             <>

@@ -88,7 +88,11 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
         </summary>
         {change.lost && <p class="ak-quiet">{trans.__("Its text is not shown: %1.", change.lost)}</p>}
         {!change.lost && change.do !== "move" && (
-          <Diff before={change.before} after={change.after} label={trans.__("What changed, line by line")} />
+          <Diff
+            before={change.before}
+            after={change.after}
+            label={trans.__("The change that was made, line by line")}
+          />
         )}
         <div class="ak-choices">
           {isOpen && !step && (change.do === "insert" || change.do === "edit") && (

@@ -109,7 +109,10 @@ function Fixed({ rules }: { rules: Rules | null }) {
     <>
       {denied && (
         <p class="ak-hint">
-          {trans.__("Your setting where code runs is not allowed here: %1. Another place is used.", denied)}
+          {trans.__(
+            "The place that you chose for running code is not allowed here: %1. Code runs in another place.",
+            denied,
+          )}
         </p>
       )}
       {rules.instructions && (
@@ -167,7 +170,9 @@ function Grants({ allowed, load }: { allowed: Permissions | null; load: () => Pr
   return (
     <>
       <h3>{trans.__("Allowed in this conversation")}</h3>
-      {grants.length === 0 && <p class="ak-hint">{trans.__("Nothing is granted beyond the rules below.")}</p>}
+      {grants.length === 0 && (
+        <p class="ak-hint">{trans.__("This conversation has no permissions beyond the rules below.")}</p>
+      )}
       <ul>
         {grants.map(({ kind, tool, decision }) => (
           <li key={`${kind} ${tool}`}>

@@ -108,7 +108,7 @@ function Offer({ beside, arrival, bring, close }: Offered) {
           {trans._n("%1 turn", "%1 turns", arrival.turns)}
           {arrival.title && `, “${arrival.title}”`}.{" "}
           {trans.__(
-            "It becomes a separate conversation; yours stays as it is. Imported text is not trusted: code asks again before it runs in your kernel.",
+            "It becomes a separate conversation; yours stays as it is. Imported text is not trusted: you are asked again before code runs in your kernel.",
           )}
         </p>
       )}

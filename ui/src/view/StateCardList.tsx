@@ -43,7 +43,11 @@ function Connection() {
     return <StateCard tone="info">{trans.__("The connection was lost. Reconnecting...")}</StateCard>;
   return (
     <StateCard tone="warning">
-      <p>{trans.__("The server does not answer. If it still runs, so does your turn. What you type here stays.")}</p>
+      <p>
+        {trans.__(
+          "The server does not answer. If it is still running, your turn continues. Text that you type here is kept.",
+        )}
+      </p>
       {transport.retry && (
         <button type="button" onClick={() => transport.retry?.()}>
           {trans.__("Try now")}

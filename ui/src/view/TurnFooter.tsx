@@ -98,7 +98,7 @@ function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
         type="button"
         class="ak-tool"
         disabled={!over}
-        title={trans.__("Change what was asked, and ask in this place")}
+        title={trans.__("Edit the message and send it again at this place")}
         onClick={() => (conversation.editing.value = entry)}
       >
         {trans.__("Edit")}
@@ -107,7 +107,7 @@ function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
         type="button"
         class="ak-tool"
         disabled={!over || asking.value}
-        title={trans.__("Ask the same again in this place; this answer is kept")}
+        title={trans.__("Send the same message again at this place; this answer is kept")}
         onClick={() => void retry()}
       >
         {trans.__("Retry")}

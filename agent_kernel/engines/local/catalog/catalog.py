@@ -254,8 +254,8 @@ def _sha256(value: str) -> str:
     return value
 
 
-# Opens a model that is named by its path. A model directory is used in place. A GGUF file that cannot be read exactly
-# is rewritten once into the cache.
+# Opens the model at a path. A model directory is used in place. A GGUF file that cannot be read exactly is rewritten
+# once into the cache.
 #
 # A file's hash is stored by path, size and modification time, so that a large file is not read again at every start.
 

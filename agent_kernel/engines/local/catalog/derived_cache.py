@@ -1,7 +1,7 @@
 """Stores files that a library derives once from a model file and opens in later loads.
 
-A derived directory is put in place by one rename, so that it is never incomplete. Two processes may create it at the
-same time; the first one to finish puts it in place.
+A derived directory gets its final name by one rename when it is complete, so that no reader sees an incomplete one. Two
+processes may create it at the same time; the result of the first one to finish is used.
 """
 
 from __future__ import annotations

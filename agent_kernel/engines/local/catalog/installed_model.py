@@ -1,7 +1,7 @@
 """Describes a model on this machine's disk, and reads and writes its record in the cache.
 
-A folder of the cache contains ``model.gguf``, or the directory ``snapshot``, and ``model.json``. The folder is put in
-place by one rename, so that it is never incomplete.
+A folder of the cache contains ``model.gguf``, or the directory ``snapshot``, and ``model.json``. The folder gets its
+final name by one rename when it is complete, so that no reader sees an incomplete one.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def usable_cores(limit: Path = CPU_LIMIT) -> int:
     """Return the number of cores that this process may use, at least 1: the cores of its affinity mask, or fewer if its
     control group limits its CPU time."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    with suppress(OSError, ValueError):  # no such file, or "max" for no limit
+    with suppress(OSError, ValueError):  # the file does not exist, or has "max", which means no limit
         quota, period = (int(word) for word in limit.read_text().split())
         cores = min(cores, round(quota / period))
     return max(1, cores)

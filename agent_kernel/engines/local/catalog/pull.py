@@ -1,5 +1,5 @@
-"""Pulls a model into the cache: downloads and verifies its files, rewrites a GGUF file as Q8_0 if necessary, and puts
-the result in place by one rename.
+"""Pulls a model into the cache: downloads and verifies its files, rewrites a GGUF file as Q8_0 if necessary, and gives
+the result its final name by one rename.
 
 A download can be interrupted at any moment, and the next run continues it. One process works on a model, and others
 wait. The code is synchronous: it runs in a separate process (``agent-kernel model pull``), never on an event loop.
@@ -250,7 +250,7 @@ def _link(path: Path, target: Path) -> None:
     the file to ``target``."""
     try:
         os.link(path, target)
-    except OSError:  # a file system without hard links
+    except OSError:  # the file system has no hard links
         os.replace(path, target)
 
 

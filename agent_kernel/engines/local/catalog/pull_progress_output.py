@@ -32,7 +32,7 @@ class Bar:
         if progress.stage != self._stage:
             self.close()
             self._stage = progress.stage
-            size = shutil.get_terminal_size()  # 80 x 24 where the terminal says 0 x 0: tqdm would then print nothing
+            size = shutil.get_terminal_size()  # tqdm prints nothing for 0 x 0; this function then returns 80 x 24
             shape = {"ncols": size.columns, "nrows": size.lines}
             self._bar = tqdm(desc=STAGES[progress.stage], unit="B", unit_scale=True, file=self._file, **shape)
         self._bar.set_postfix_str(progress.note, refresh=False)

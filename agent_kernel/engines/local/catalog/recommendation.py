@@ -95,7 +95,7 @@ class GpuChoice:
 def choose_for_gpu(machine: Machine) -> GpuChoice | None:
     """Return the best of the models that can be recommended for the largest GPU, in the best precision that fits; None
     if there is no GPU or none fits."""
-    for gpu in sorted(machine.gpus, key=lambda one: -one.memory)[:1]:
+    for gpu in sorted(machine.gpus, key=lambda gpu: -gpu.memory)[:1]:
         for entry in (catalog()[name] for name in CANDIDATES):
             hub = next((source.repo for source in entry.sources if isinstance(source, HubFile)), "")
             for precision, factor in GPU_PRECISIONS.items():
@@ -167,7 +167,7 @@ def _speed(entry: CatalogEntry, speeds: Mapping[str, float]) -> Speed:
     if measured:
         # The largest measured model is used, because a small model spends a larger share of its time on work other than
         # reading weights.
-        other = max(measured, key=lambda one: one.installed)
+        other = max(measured, key=lambda entry: entry.installed)
         speed = speeds[other.name] * other.installed / entry.installed
         return Speed(
             speed,

@@ -294,8 +294,8 @@ class Completer:
     def _remember(
         self, prompt: str, ids: Sequence[int], completion: DecodedCompletion, after: str, decode: Decode
     ) -> None:
-        """Store the ids of the prompt and of the answer, followed by the text ``after``. If the last token contains
-        more than the text of the answer, the end of the text is encoded again."""
+        """Store the ids of the prompt and of the answer, followed by the text ``after``. If the text of the last token
+        extends beyond the end of the answer, the end of the answer is encoded again."""
         expected_text = completion.text + after
         if not expected_text or not completion.finish or completion.pictures:
             return

@@ -55,7 +55,7 @@ class Admission:
         cancelled while it waits leaves the queue. Raises EngineBusy if too many requests wait already, and ValueError
         if ``size`` exceeds the capacity."""
         if size > self.capacity:
-            raise ValueError(f"{size} of {self.capacity}")
+            raise ValueError(f"the size is {size}, but the capacity is only {self.capacity}")
         await self._enter(session, tell, size)
         try:
             yield

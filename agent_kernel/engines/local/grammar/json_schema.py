@@ -167,7 +167,7 @@ class _Compiler:
                 base = self._merge(base, branch)
             return self.value(base, recursion_left)
         if keyword == "oneOf":
-            self.loose.add("oneOf")  # that no other alternative of oneOf fits too
+            self.loose.add("oneOf")  # the grammar does not check that only one alternative fits
         return self._one_of([self.value(self._merge(base, branch), recursion_left) for branch in branches])
 
     def _merge(self, some: Any, others: Any) -> Any:
@@ -339,7 +339,7 @@ class _Compiler:
 def _check(schema: Mapping[str, Any]) -> None:
     try:
         Draft202012Validator.check_schema(schema)
-    except (SchemaError, RecursionError, OverflowError) as error:  # the last two: patterns that cannot be compiled
+    except (SchemaError, RecursionError, OverflowError) as error:  # the last two are raised by patterns
         reason = error.message[:500] if isinstance(error, SchemaError) else "a pattern cannot be compiled"
         raise InvalidRequest(f"This is not a JSON schema of Draft 2020-12: {reason}") from error
 

@@ -53,7 +53,7 @@ class PictureTemplate:
     def _takes_plain_text(self) -> bool:
         try:
             return self._shows(WORD)
-        except EngineError:  # the template may still take parts
+        except EngineError:  # the template may accept a list of parts instead
             return False
 
     def _shows(self, content: Any) -> bool:

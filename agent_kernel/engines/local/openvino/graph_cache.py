@@ -1,8 +1,8 @@
 """Stores the OpenVINO graph of a GGUF file on disk: building it takes 5 to 15 s, loading it 1 to 2 s.
 
 The directory of a graph is named by the file's identity and the library's version. When a new graph is complete, those
-of other versions are removed. A graph is put in place by one rename, so that two processes may build it at the same
-time.
+of other versions are removed. A complete graph gets its final name by one rename, so that two processes may build it at
+the same time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BuiltModel:
         tokenizer = self._open_tokenizer(genai)
         if (
             self._path.is_file() and not (self.directory / GRAPH).is_file()
-        ):  # a directory is an export: nothing to build
+        ):  # a directory is a model that was exported already: its graph need not be built
             progress("preparing the model (once)", None)
             self._build(genai, scheduler, properties)
         progress("loading the weights", None)
@@ -126,7 +126,7 @@ class StoredTokenizer:
         cannot read."""
         source = _digest(self.path, SOURCE_BYTES)
         if self._is_intact(source):
-            with suppress(RuntimeError):  # the library cannot read what it wrote itself: derive it again
+            with suppress(RuntimeError):  # if the library cannot read its own file, the tokenizer is derived again
                 return genai.Tokenizer(str(self.directory), **PROPERTIES)
         shutil.rmtree(self.directory, ignore_errors=True)
         # Storing fails if the disk is full (the library raises RuntimeError), if the cache directory cannot be written,

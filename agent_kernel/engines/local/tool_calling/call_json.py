@@ -43,8 +43,8 @@ def may_be_call(text: str) -> bool | None:
 
 
 def end_of_json(text: str) -> int | None:
-    """Return the position after the JSON value at the beginning of ``text``; None if the value does not end within
-    ``text``."""
+    """Return the position directly after the JSON value with which ``text`` begins; None if the value does not end
+    within ``text``."""
     depth = 0
     for at, char in _brackets(text):
         depth += (char in "{[") - (char in "}]")

@@ -64,7 +64,8 @@ CURES = {
     "has equal values in different spaces": (IGNORES_SPACES,),
     "has equal values in different case or spaces": (IGNORES_CASE, IGNORES_SPACES),
 }
-"""What a program that uses a column must contain, all of it, for each problem that a fact states."""
+"""For each problem of a column that a fact states: the pieces of code that a program which uses the column must
+contain, all of them."""
 
 FUNCTION = re.compile(
     r"^(?:[\w ]+: )?(?P<name>[A-Za-z_]\w*): function .*, defined by\n(?P<source>(?:    .*(?:\n|\Z)|[ \t]*\n)+)",
@@ -256,8 +257,8 @@ def with_check(code: str, hidden: Sequence[str], question: str) -> str:
 
 
 def _plain_literals(text: str) -> str:
-    """Return a literal, or a call whose arguments are literals, in plain layout; an empty string if the text is
-    neither."""
+    """Return ``text`` in the layout that ``ast.unparse`` writes if it is a literal or a call whose arguments are
+    literals; an empty string for any other text."""
     tree = parse_or_empty(text).body
     if len(tree) != 1 or not isinstance(tree[0], ast.Expr):
         return ""

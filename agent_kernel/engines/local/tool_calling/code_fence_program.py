@@ -25,7 +25,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
 MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
 LOOP = "loop"
-"""How decoding ends if the model writes the same line again and again."""
+"""The reason for the end of decoding if the model writes the same line again and again."""
 MAX_EQUAL_LINES = 4
 """Number of equal lines in a program after which its decoding ends. They may be in different places."""
 MIN_LINE = 30
@@ -53,7 +53,8 @@ async def write_program(
     question has an example of what a function should return, a line that checks the example is added."""
     program = await _converted_program(prompt, reading, turn, decoding, completer)
     omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
-    if omitted and not decoding.temperature:  # a sample is one of several, and a vote prefers those that omit less
+    # A program with a temperature is one of several, and the vote prefers those that omit fewer sentences.
+    if omitted and not decoding.temperature:
         comments = "".join(f"# {sentence}\n" for sentence in omitted)
         second = await _converted_program(prompt, reading + comments, turn, decoding, completer)
         spent = program.usage + second.usage

@@ -83,7 +83,8 @@ class Exchange:
 
     @property
     def names_things(self) -> bool:
-        """Whether the hidden context describes variables of the notebook, or the question names a data file."""
+        """Whether the turn is about data: the hidden context describes variables of the notebook, or the question names
+        a data file."""
         lines = [line for text in self.asked for line in text.splitlines()]
         return any(line.startswith(VARIABLES) or FILE.search(line) for line in lines)
 

@@ -113,7 +113,7 @@ class Fence:
         over the chunks raises OutputInvalid if the answer does not fit the requested format."""
         forced = must_call(request)
         if request.output is not None:
-            grammar_of(request.output, request.sampling.max_tokens)  # raises before anything is decoded
+            grammar_of(request.output, request.sampling.max_tokens)  # an error is raised before anything is decoded
         if forced and not _has_python(forced):
             return forced_call(code_fence_prompt.chat(request.messages, tools=False), forced, request, completer)
         return self._round(request, completer, must=bool(forced))

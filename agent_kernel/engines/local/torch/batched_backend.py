@@ -48,7 +48,8 @@ first token."""
 STOP_S = 30.0
 PROBE = "The quick brown fox jumps over the lazy dog. The quick brown"
 PROBE_TOKENS = RUNS_BEFORE + 4
-"""Enough that the last one comes from a replayed graph, where graphs are used."""
+"""Number of tokens that the test at each load decodes. They are enough for the last one to come from a replayed graph,
+if graphs are used."""
 PROBE_GRAMMAR = OutputGrammar("regex", "(yes|no)")
 NEAR = 0.5
 """Largest accepted difference between two computations of one log probability, with and without a batch. In bfloat16,

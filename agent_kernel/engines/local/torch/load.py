@@ -301,8 +301,8 @@ def _precision(dtype: Any) -> str:
 # Converts a GGUF file to bfloat16 safetensors and keeps them on disk. transformers takes 20 to 60 s to read a GGUF
 # file at every load, and one or two seconds to read the converted files.
 #
-# The directory is named by the file's identity. It is put in place by one rename, so that it is never incomplete. Two
-# processes may convert the same file at the same time.
+# The directory is named by the file's identity. It gets its final name by one rename when it is complete, so that no
+# reader sees an incomplete one. Two processes may convert the same file at the same time.
 
 
 CONFIG = "config.json"

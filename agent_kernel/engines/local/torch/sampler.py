@@ -82,7 +82,7 @@ def choose_tokens(rows: Any, choices: Sequence[Choices]) -> Any:
     logits in float32, with shape (requests, vocabulary), and is changed. Return a tensor of the ids on its device."""
     torch = choices[0].torch
     with_logprob = [at for at, choice in enumerate(choices) if choice.decoding.logprob]
-    raw = rows[with_logprob]  # a copy
+    raw = rows[with_logprob]  # an index that is a list copies the rows
     groups: dict[tuple[float, ...], list[int]] = {}
     for at, choice in enumerate(choices):
         choice.restrict(rows[at : at + 1])

@@ -104,7 +104,7 @@ class GenerateBackend:
         choices = Choices(self._libraries, ids, decoding, self._constraint(decoding), self._loaded.device)
         begun = self._kept.longest(keys, lambda at: _cut(at, places))
         if not self._forward.resumes and len(keys) - len(begun.keys) > max(STEPS, len(keys) // STEPS):
-            begun = NOTHING  # computing the whole prompt at once is faster than its rest token by token
+            begun = NOTHING  # one step for the whole prompt is faster than one step for each token of its rest
         end_ids = self._loaded.end_ids
         run = SingleRun(self._forward, ids, keys=keys, places=places, begun=begun, choices=choices, end_ids=end_ids)
         self._keep_prompt(run)

@@ -216,7 +216,7 @@ def lower_priority(parent: int) -> None:
 async def run(read_fd: int, write_fd: int, cache_dir: Path) -> None:
     reader, writer, _ = await open_pipes(read_fd, write_fd)
     await ModelWorker(cache_dir, FrameOutbox(writer)).serve(reader)
-    # The decoder's thread may be inside the library; there is no reason to wait for it.
+    # The decoder's thread may be inside the library; this process does not wait for it.
     os._exit(0)
 
 

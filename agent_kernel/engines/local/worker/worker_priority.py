@@ -64,8 +64,8 @@ def _tasks() -> Iterable[int]:
 
 
 def _may_return() -> bool:
-    """Return whether a thread may leave the idle scheduling class, which needs a privilege on most systems. A thread
-    that ends at once tries it."""
+    """Return whether a thread may leave the idle scheduling class, which needs a privilege on most systems. This
+    function starts a short thread that tries it."""
     came_back = []
 
     def try_it() -> None:
