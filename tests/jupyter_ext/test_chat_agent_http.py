@@ -126,12 +126,15 @@ def test_a_stream_tells_of_tools_by_names_that_openais_client_passes_over(
     assert phases == ["calling", "complete"]
 
 
-def test_a_stream_has_only_openais_chunks_for_a_request_with_only_openais_fields(http: httpx.Client) -> None:
+def test_every_event_is_a_chunk_of_the_completion_for_a_request_with_only_openais_fields(http: httpx.Client) -> None:
     """The chunk that reported a file had the file's id; OpenAI's client for Go refuses a chunk with another id."""
     told = frames(http, model="agent/default", messages=said("compute 5"))
     chunks = [json.loads(data) for _, data in told[:-1]]
-    assert {name for name, _ in told} == {""}
-    assert len({chunk["id"] for chunk in chunks}) == 1
+    assert {(chunk["id"], chunk["object"]) for chunk in chunks} == {(chunks[0]["id"], "chat.completion.chunk")}
+    names = [name for name, _ in told if name]
+    assert names == ["agentic_tool_call_progress", "file_produced", "agentic_tool_call_progress"]
+    produced = next(chunk for chunk in chunks if chunk.get("type") == "file_produced")
+    assert produced["file"]["id"].startswith("file")
     assert "".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks) == "Let me see.\n\nIt is 21."
 
 

@@ -1,6 +1,6 @@
 """Converts the events of a turn into chunks of ``chat/completions``, or into one completion.
 
-A stream consists of the chunk with the role, deltas, named events of the server's tools if requested, the chunk with
+A stream consists of the chunk with the role, deltas, named events of the server's tools, the chunk with
 ``finish_reason``, the chunk with the usage if the client requested it, and ``[DONE]``. If a turn fails or is stopped, a
 frame ``{error}`` replaces the chunk with ``finish_reason``. An empty line separates the texts of two rounds.
 
@@ -28,7 +28,7 @@ from agent_kernel.core.messages import Usage
 from agent_kernel.core.session import creation_time, new_id
 from jupyter_ext.api.dialects.codec import DONE, Frame, token_logprob
 from jupyter_ext.api.dialects.openai_errors import openai_error
-from jupyter_ext.api.dialects.tool_call_log import APPROVAL, ToolCallLog, arguments_text
+from jupyter_ext.api.dialects.tool_call_log import FILE, ToolCallLog, arguments_text
 from jupyter_ext.turns.dialect_request import DEFAULT
 
 FINISH = {"stop": "stop", "length": "length", "calls": "tool_calls"}
@@ -43,8 +43,9 @@ class ChatCodec:
     ``model`` is the name that the client sent; ``session`` is reported at the end. ``turn`` is the id of the turn,
     from which the completion's id and time are derived, so that they are the same for a repeated request.
     ``include_usage`` None: the last chunk has the usage; True: the usage has a chunk of its own, as in OpenAI's API;
-    False: no usage is sent. ``reports``: the client knows mistral.rs's events. Otherwise only the question for an
-    approval is sent, for which the turn waits, because some clients of OpenAI's API fail at other events.
+    False: no usage is sent. ``extended``: the request has a field that OpenAI's API does not have. Then the event of a
+    produced file has the fields of the file, as in mistral.rs. Otherwise they are in the field ``file``, because some
+    of OpenAI's clients refuse a chunk with another id than the completion's.
     """
 
     def __init__(
@@ -54,14 +55,14 @@ class ChatCodec:
         *,
         turn: str = "",
         include_usage: bool | None = None,
-        reports: bool = True,
+        extended: bool = True,
     ) -> None:
         turn = turn or new_id("turn")
         id, created = f"chatcmpl-{turn.removeprefix('turn-')}", creation_time(turn)
         self._facts = {"id": id, "created": int(time.time()) if created is None else created, "model": model or DEFAULT}
         self._session = {"session_id": session} if session else {}
         self._include_usage = include_usage
-        self._reports = reports
+        self._extended = extended
         self._rounds: list[ChatRound] = [ChatRound()]
         self._calls = ToolCallLog()
         self._end: TurnFinished | None = None
@@ -91,9 +92,8 @@ class ChatCodec:
                 self._end = body
                 yield from self._ending(body)
             case _:
-                name, data = self._calls.record(event) or ("", {})
-                if name == APPROVAL or (name and self._reports):
-                    yield self._report(name, data)
+                if (report := self._calls.record(event)) is not None:
+                    yield self._report(*report)
 
     def whole(self) -> Mapping[str, Any]:
         """Return the completion. Raises TurnStopped if the turn was stopped before its end."""
@@ -144,6 +144,8 @@ class ChatCodec:
 
     def _report(self, name: str, data: Mapping[str, Any]) -> Frame:
         choice = {"index": 0, "delta": {}, "finish_reason": None}
+        if name == FILE and not self._extended:
+            data = {"type": FILE, "file": data}
         return Frame({**self._facts, **CHUNK, "choices": [choice], **data}, name)
 
 

@@ -35,7 +35,7 @@ class ChatCompletionsHandler(OpenAIHandler):
             call.session,
             turn=call.turn.id,
             include_usage=body.include_usage,
-            reports=body.is_extended,
+            extended=body.is_extended,
         )
         await self.answer(call, codec, streams=body.streams)
 

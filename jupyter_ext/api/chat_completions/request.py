@@ -197,8 +197,9 @@ class ChatBody(SamplingFields, AgentFields):
 
     @property
     def is_extended(self) -> bool:
-        """Whether the request has a field that OpenAI's API does not have and that concerns the server's tools."""
-        return not self.model_fields_set.isdisjoint(EXTENSIONS)
+        """Whether the request has a field or a tool that concerns the server's tools and that OpenAI's API does not
+        have."""
+        return bool(self._hosted) or not self.model_fields_set.isdisjoint(EXTENSIONS)
 
     @property
     def include_usage(self) -> bool | None:
