@@ -31,6 +31,7 @@ from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
 _SHARED_WITH_BUS = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
 """The data that servers share in addition to sessions if they can send messages to each other through their
 database."""
+NOTE = "The Jupyter server's traits (c.AgentKernel.NAME) override variables. This command cannot read them."
 
 
 def doctor(args: argparse.Namespace) -> int:
@@ -139,9 +140,6 @@ DOCTOR = Command(
 
 
 # ``agent-kernel config``: shows the settings, where each value comes from, and the resulting permissions.
-
-
-NOTE = "The Jupyter server's traits (c.AgentKernel.NAME) override variables. This command cannot read them."
 
 
 def policy_of(settings: Settings) -> Policy:

@@ -51,6 +51,11 @@ TABLE = {
     "votes_agree": Column("AGREED", right=True),
     "votes_tried": Column("OF TRIED", right=True),
 }
+COMPARE_ARGUMENTS = (
+    argument("first", type=Path, metavar="A.json", help="result of a run"),
+    argument("second", type=Path, metavar="B.json", help="result of another run of the same tasks"),
+    JSON,
+)
 
 
 # ------------------------------------------------------------------------------------------------------------------ run
@@ -286,11 +291,6 @@ RUN_ARGUMENTS = (
     argument("--resume", type=Path, metavar="FILE.json", help="continue this result: skip the tasks that it contains"),
     JSON,
     CACHE_DIR,
-)
-COMPARE_ARGUMENTS = (
-    argument("first", type=Path, metavar="A.json", help="result of a run"),
-    argument("second", type=Path, metavar="B.json", help="result of another run of the same tasks"),
-    JSON,
 )
 EVAL = group(
     "eval",

@@ -41,6 +41,50 @@ FAULT = {
     "detail": Column("WHAT"),
     "mended": Column("MENDED"),
 }
+STORE = store_arguments(ALL_NAMESPACES)
+EXPIRE_ARGUMENTS = (
+    argument("--limits", help="retention preset: keep, mistralrs or nexo (default: AGENT_KERNEL_LIMITS)"),
+    argument("--ttl", help="remove sessions unused for this long, such as 24h or 30d (default: AGENT_KERNEL_TTL)"),
+    argument(
+        "--max-sessions",
+        type=int,
+        help="maximum number of sessions in a namespace; the least recently used ones beyond it are removed",
+    ),
+    argument("--dry-run", action="store_true", help="only show what would be removed, and why"),
+    YES,
+    *STORE,
+)
+LISTED = 50
+FOUND = 5
+ID = argument("id", help="a session id from 'agent-kernel sessions list'")
+LIST_ARGUMENTS = (
+    *store_arguments(),
+    argument(
+        "--limit",
+        type=int,
+        default=argparse.SUPPRESS,
+        help=f"maximum number, most recently used first (default: {LISTED})",
+    ),
+)
+SHOW_ARGUMENTS = (
+    ID,
+    argument("--limit", type=int, help="show only this many newest messages"),
+    argument("--branch", help="branch to show (default: the current one)"),
+    *store_arguments(),
+)
+SEARCH_ARGUMENTS = (
+    argument("words", nargs="+", help="words to search; any of them matches, also within a word, ignoring case"),
+    argument("--limit", type=int, default=FOUND, help=f"maximum number of sessions (default: {FOUND})"),
+    argument("--role", choices=("user", "assistant"), default="", help="role of the messages (default: both)"),
+    argument("--since", default="", metavar="TIME", help="only messages of this period, such as 24h or 30d"),
+    *store_arguments(),
+)
+FORK_ARGUMENTS = (
+    ID,
+    argument("new", nargs="?", help="id of the copy (default: a generated one)"),
+    argument("--turns", type=int, help="copy only this many committed turns, from the beginning"),
+    *store_arguments(),
+)
 
 
 def sessions_verify(args: argparse.Namespace) -> int:
@@ -114,19 +158,6 @@ def _row(due: DueSession) -> dict[str, Any]:
     return {"namespace": session.key.namespace, "id": session.key.id, "why": due.why} | facts
 
 
-STORE = store_arguments(ALL_NAMESPACES)
-EXPIRE_ARGUMENTS = (
-    argument("--limits", help="retention preset: keep, mistralrs or nexo (default: AGENT_KERNEL_LIMITS)"),
-    argument("--ttl", help="remove sessions unused for this long, such as 24h or 30d (default: AGENT_KERNEL_TTL)"),
-    argument(
-        "--max-sessions",
-        type=int,
-        help="maximum number of sessions in a namespace; the least recently used ones beyond it are removed",
-    ),
-    argument("--dry-run", action="store_true", help="only show what would be removed, and why"),
-    YES,
-    *STORE,
-)
 CARE_COMMANDS = (
     Command("verify", "check the store; exit code 1 if something is inconsistent", sessions_verify, STORE),
     Command(
@@ -141,10 +172,6 @@ CARE_COMMANDS = (
         "expire", "remove sessions that are unused for long, or exceed the limits", sessions_expire, EXPIRE_ARGUMENTS
     ),
 )
-
-
-LISTED = 50
-FOUND = 5
 
 
 def session_row(session: Session) -> dict[str, Any]:
@@ -282,35 +309,6 @@ def sessions_delete(args: argparse.Namespace) -> int:
     return 0
 
 
-ID = argument("id", help="a session id from 'agent-kernel sessions list'")
-LIST_ARGUMENTS = (
-    *store_arguments(),
-    argument(
-        "--limit",
-        type=int,
-        default=argparse.SUPPRESS,
-        help=f"maximum number, most recently used first (default: {LISTED})",
-    ),
-)
-SHOW_ARGUMENTS = (
-    ID,
-    argument("--limit", type=int, help="show only this many newest messages"),
-    argument("--branch", help="branch to show (default: the current one)"),
-    *store_arguments(),
-)
-SEARCH_ARGUMENTS = (
-    argument("words", nargs="+", help="words to search; any of them matches, also within a word, ignoring case"),
-    argument("--limit", type=int, default=FOUND, help=f"maximum number of sessions (default: {FOUND})"),
-    argument("--role", choices=("user", "assistant"), default="", help="role of the messages (default: both)"),
-    argument("--since", default="", metavar="TIME", help="only messages of this period, such as 24h or 30d"),
-    *store_arguments(),
-)
-FORK_ARGUMENTS = (
-    ID,
-    argument("new", nargs="?", help="id of the copy (default: a generated one)"),
-    argument("--turns", type=int, help="copy only this many committed turns, from the beginning"),
-    *store_arguments(),
-)
 SESSION_COMMANDS = (
     Command("list", "list sessions, most recently used first", sessions_list, LIST_ARGUMENTS),
     Command("show", "show the messages of a session", sessions_show, SHOW_ARGUMENTS),

@@ -33,6 +33,7 @@ from agent_kernel.notebook.server_client import route
 
 PRIVATE = "private:"
 """Prefix of the ids of sessions that the server keeps only in memory."""
+USER_DATA = "user_data"
 
 
 class Client:
@@ -231,9 +232,6 @@ class Client:
 
 
 # Uploads, lists, reads and deletes the files of the caller.
-
-
-USER_DATA = "user_data"
 
 
 class FilesClient:

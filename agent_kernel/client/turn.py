@@ -31,6 +31,9 @@ from agent_kernel.notebook.server_client import route
 
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 RESUME_S = 60.0
+T = TypeVar("T")
+CANCEL_S = 10.0
+LEFT = "the program that asked stopped listening"
 
 
 def resume_pauses(resume_s: float) -> Iterator[float]:
@@ -65,11 +68,6 @@ async def follow_turn(connection: ServerConnection, follower: TurnFollower) -> A
         except AgentKernelError as error:
             problem = error
         await asyncio.sleep(follower.pause_after(problem))
-
-
-T = TypeVar("T")
-CANCEL_S = 10.0
-LEFT = "the program that asked stopped listening"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from typing import Any
 
 from agent_kernel.evaluation.task_result import TaskResult
 
+ALL = "all"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -91,9 +93,6 @@ def _median(values: Sequence[float]) -> float:
 
 
 # Summarises the results of a run by kind of task, and separately for tuned tasks and tasks held out of tuning.
-
-
-ALL = "all"
 
 
 def summarize(results: Sequence[TaskResult]) -> list[dict[str, Any]]:

@@ -20,6 +20,10 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.evaluation.task_result import TaskResult
 
 FORMAT = 1
+PREFIX = "agent-kernel-eval-"
+LOCK = "run.lock"
+YOUNG_S = 60.0
+"""Age in seconds below which a directory is left alone, because its run may not hold the lock yet."""
 
 
 @dataclass(slots=True)
@@ -71,12 +75,6 @@ class EvaluationRun:
 
 
 # The temporary directory of an evaluation run.
-
-
-PREFIX = "agent-kernel-eval-"
-LOCK = "run.lock"
-YOUNG_S = 60.0
-"""Age in seconds below which a directory is left alone, because its run may not hold the lock yet."""
 
 
 @contextmanager

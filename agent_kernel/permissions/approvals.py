@@ -21,6 +21,8 @@ GONE = {
     "cancelled": "its turn was stopped",
     "interrupted": "its server stopped before it was answered",
 }
+MAX_QUESTIONS = 10_000
+"""Maximum number of stored questions. Beyond it, the oldest ones are forgotten, and answers to them have no effect."""
 
 
 @dataclass(slots=True, eq=False)
@@ -214,10 +216,6 @@ def _other_call() -> Conflict:
 
 # Stores the decisions of people in memory, for a session store that does not support grants. They last until this
 # process ends.
-
-
-MAX_QUESTIONS = 10_000
-"""Maximum number of stored questions. Beyond it, the oldest ones are forgotten, and answers to them have no effect."""
 
 
 class MemoryGrants:

@@ -35,6 +35,36 @@ Asker: TypeAlias = Callable[[ApprovalRequired], "bool | Answer | Awaitable[bool 
 """A function of the program that runs the agent. It answers questions in place of a person, with True, False or an
 Answer, and may be a coroutine function."""
 NEVER = "the person does not want to be asked for it again in this session"
+STRICTNESS: tuple[Permission, ...] = ("auto", "ask", "deny")
+DEFAULTS: Mapping[str, Permission] = MappingProxyType(
+    {
+        "python.sandbox": "auto",
+        "python.draft": "auto",
+        "shell": "auto",
+        "files.read": "auto",
+        "files.write": "auto",
+        "skills": "auto",
+        "sessions.read": "auto",
+        "notebook.read": "auto",
+        "python.live": "ask",
+        "notebook.edit": "ask",
+        "notebook.run": "ask",
+        "mcp": "ask",
+        "dispatch": "ask",
+        "function": "auto",
+        "function.effects": "ask",
+        "web": "ask",
+        "path": "ask",
+    }
+)
+"""The default permission by kind of call; for a kind that is not listed it is ``ask``. ``files.write`` and ``skills``
+are allowed because they write only in the work directory."""
+EDIT = "notebook.edit"
+LIVE = frozenset({"python.live", EDIT, "notebook.run"})
+"""Kinds of calls that act on the user's own kernel and notebook."""
+FOREIGN = frozenset({"web", "mcp", "dispatch"})
+"""Kinds of calls whose results are text from strangers. A LIVE call after one of them may do what that text says and
+not what the user wants, so a person is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,39 +233,6 @@ def shown_code(call: ToolCall, kind: str = "") -> str:
 
 # Determines the permission of a call: auto, ask or deny. It is the strictest permission among the defaults, the
 # server's settings, the administrator's policy and the request. The module does no I/O.
-
-
-STRICTNESS: tuple[Permission, ...] = ("auto", "ask", "deny")
-
-DEFAULTS: Mapping[str, Permission] = MappingProxyType(
-    {
-        "python.sandbox": "auto",
-        "python.draft": "auto",
-        "shell": "auto",
-        "files.read": "auto",
-        "files.write": "auto",
-        "skills": "auto",
-        "sessions.read": "auto",
-        "notebook.read": "auto",
-        "python.live": "ask",
-        "notebook.edit": "ask",
-        "notebook.run": "ask",
-        "mcp": "ask",
-        "dispatch": "ask",
-        "function": "auto",
-        "function.effects": "ask",
-        "web": "ask",
-        "path": "ask",
-    }
-)
-"""The default permission by kind of call; for a kind that is not listed it is ``ask``. ``files.write`` and ``skills``
-are allowed because they write only in the work directory."""
-EDIT = "notebook.edit"
-LIVE = frozenset({"python.live", EDIT, "notebook.run"})
-"""Kinds of calls that act on the user's own kernel and notebook."""
-FOREIGN = frozenset({"web", "mcp", "dispatch"})
-"""Kinds of calls whose results are text from strangers. A LIVE call after one of them may do what that text says and
-not what the user wants, so a person is asked again."""
 
 
 def strictest(*permissions: Permission) -> Permission:

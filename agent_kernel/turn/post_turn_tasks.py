@@ -26,6 +26,15 @@ log = logging.getLogger(__name__)
 SUMMARISED = "Earlier turns were summarised for the model ({reason}). You can undo the summary."
 FAILED = "The earlier turns could not be summarised {times} times in a row: older ones are left out for the model. "
 FAILED += "Compact the conversation to try again."
+MAX_TITLE = 60
+"""Maximum number of characters of a title. If the first message is longer, its beginning is used and ends with an
+ellipsis."""
+EXCERPT = 1_500
+TASK = (
+    "A conversation began like this:\n\nPERSON: {question}\n\nASSISTANT: {answer}\n\nWrite a title for it: 3 to 7 "
+    "words in the language of the person, no quotation marks, nothing else."
+)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +139,6 @@ class PostTurnTasks:
 # that a person wrote is never replaced.
 
 
-MAX_TITLE = 60
-"""Maximum number of characters of a title. If the first message is longer, its beginning is used and ends with an
-ellipsis."""
-EXCERPT = 1_500
-TASK = (
-    "A conversation began like this:\n\nPERSON: {question}\n\nASSISTANT: {answer}\n\nWrite a title for it: 3 to 7 "
-    "words in the language of the person, no quotation marks, nothing else."
-)
-
-
 def title_from_text(text: str) -> str:
     """Return the beginning of a message on one line, cut between words."""
     words = " ".join(text.split())
@@ -172,9 +171,6 @@ def _clean_title(written: str) -> str:
 
 
 # Runs background work for sessions: one task at a time for each session. The session's next turn cancels the task.
-
-
-T = TypeVar("T")
 
 
 class BackgroundTasks:

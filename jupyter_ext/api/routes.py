@@ -28,6 +28,12 @@ from jupyter_ext.auth.route_scopes import (
 PREFIX = "/agent/v1"
 HANDLERS = __name__.rpartition(".")[0]
 ID = r"([^/]+)"
+SOCKET = "native.socket:SocketHandler"
+Rule: TypeAlias = tuple[str, type[RequestHandler], dict[str, Any]]
+MOUNT = "/v1"
+"""Prefix under which clients of OpenAI's and Anthropic's APIs look for the routes."""
+AT_THE_ROOT = ("/metrics", "/openapi.json")
+"""Routes that are also served at the root of the server, where monitoring and API tools look for them."""
 
 
 class Route(NamedTuple):
@@ -127,8 +133,6 @@ ROUTES = [
 ]
 UNKNOWN = Route(rf"{PREFIX}(/.*)?", "unknown_route:UnknownHandler", ANY)
 """The route for unknown paths, which comes after all others."""
-SOCKET = "native.socket:SocketHandler"
-Rule: TypeAlias = tuple[str, type[RequestHandler], dict[str, Any]]
 
 
 def routes() -> list[tuple[str, type[Any]]]:
@@ -151,11 +155,6 @@ RULES = [_rule(UNKNOWN._replace(pattern=rf"{PREFIX}(/responses/compact)"), "unkn
 RULES += [_rule(route, name_of(route.pattern)) for route in ROUTES]
 RULES.append(_rule(UNKNOWN, "unknown"))
 """The routes as rules of tornado; each handler knows the name and the scopes of its route."""
-
-MOUNT = "/v1"
-"""Prefix under which clients of OpenAI's and Anthropic's APIs look for the routes."""
-AT_THE_ROOT = ("/metrics", "/openapi.json")
-"""Routes that are also served at the root of the server, where monitoring and API tools look for them."""
 
 
 def mount(base_url: str) -> list[Rule]:

@@ -29,6 +29,10 @@ from jupyter_ext.headless.server_process import ServerFailed, TemporaryServer
 Message = dict[str, Any]
 MAX_MESSAGE = 64 * 1024 * 1024
 """Maximum bytes of one message; a figure is sent as one message."""
+KEPT = {"execute_result", "stream", "display_data", "update_display_data", "error"}
+NOTEBOOK = "task.ipynb"
+EMPTY: Mapping[str, Any] = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+UNSAFE = re.compile(r"[^\w.-]+")
 
 
 class KernelDied(Exception):
@@ -139,9 +143,6 @@ async def _close(socket: WebSocketClientConnection) -> None:
 # in place.
 
 
-KEPT = {"execute_result", "stream", "display_data", "update_display_data", "error"}
-
-
 class CellOutputs:
     """The outputs of the cells of one notebook. A display belongs to the cell that created it, even if a later cell
     updates it."""
@@ -186,11 +187,6 @@ def _as_display(message: dict[str, Any]) -> dict[str, Any]:
 
 
 # Creates the notebooks for the tasks of an evaluation, each in a directory of its own, on one temporary server.
-
-
-NOTEBOOK = "task.ipynb"
-EMPTY: Mapping[str, Any] = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
-UNSAFE = re.compile(r"[^\w.-]+")
 
 
 class HeadlessNotebook:

@@ -19,6 +19,11 @@ from jupyter_ext.quotas.spending_rows import QuotaAccount
 Limits = Mapping[QuotaAccount, int]
 """The accounts of an event, and how many events each may have at a time; 0: any number."""
 Counts = Mapping[QuotaAccount, EventCount]
+SOON_S = 2.0
+"""Seconds that a client is told to wait before a retry, if the time cannot be computed."""
+LEASE_S = 60.0
+"""Seconds, by the clock of the database, for which a turn of a server that was killed keeps its slots."""
+RENEW_S = 15.0
 
 
 class SharedEvents(Protocol):
@@ -75,12 +80,6 @@ class SharedCounts:
         except AgentKernelError as error:
             log.warning("%s: %s", self._failure, error)
 
-
-SOON_S = 2.0
-"""Seconds that a client is told to wait before a retry, if the time cannot be computed."""
-LEASE_S = 60.0
-"""Seconds, by the clock of the database, for which a turn of a server that was killed keeps its slots."""
-RENEW_S = 15.0
 
 log = logging.getLogger(__name__)
 

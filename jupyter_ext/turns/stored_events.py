@@ -41,6 +41,8 @@ from jupyter_ext.turns.turns import LiveTurn
 
 POLL_S = 1.0
 GONE = "The live events of this turn no longer exist. Read its stored events from the beginning (after=0)."
+RECORDED = ("permission", "error")
+"""Fields of a turn's record that its events do not contain."""
 
 
 async def find_turn(store: SessionStore, namespace: str, turn: str, session: str | None = None) -> Turn:
@@ -220,10 +222,6 @@ def medium_to_json(medium: Media) -> dict[str, Any]:
 #
 # The cost depends on the number of turns in the range, not on the number of turns before it. The files of the session
 # are listed once for all turns.
-
-
-RECORDED = ("permission", "error")
-"""Fields of a turn's record that its events do not contain."""
 
 
 async def read_window(

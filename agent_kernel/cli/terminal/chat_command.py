@@ -46,6 +46,29 @@ Write a question and press Enter. Ctrl-C stops the answer, Ctrl-D ends the conve
   /session  show the id of this conversation (agent-kernel chat -s ID continues it)
   /help     show this text
   /exit     end, as Ctrl-D does"""
+STDIN = "-"
+STDIN_NAME = "stdin.txt"
+CHUNK = 1 << 20
+FILE_NAME = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.[A-Za-z]\w{0,9}(?!\w)")
+MAX_SEARCHED = 4_000
+"""Maximum number of characters of a question that are searched for names of files."""
+ASK_ARGUMENTS = (
+    argument("question", help="the question; - reads it from stdin"),
+    argument(
+        *("-f", "--file"),
+        dest="files",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="an input file for the question; may be repeated; - reads stdin",
+    ),
+    SESSION,
+    argument("-o", "--output-dir", type=Path, help="directory for the files that the turn produces"),
+    MODEL,
+    EFFORT,
+    JSON,
+    DATA_DIR,
+)
 
 
 def chat(args: argparse.Namespace) -> int:
@@ -204,14 +227,6 @@ CHAT = Command("chat", "hold a conversation in the terminal", chat, (SESSION, MO
 # sandbox.
 
 
-STDIN = "-"
-STDIN_NAME = "stdin.txt"
-CHUNK = 1 << 20
-FILE_NAME = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.[A-Za-z]\w{0,9}(?!\w)")
-MAX_SEARCHED = 4_000
-"""Maximum number of characters of a question that are searched for names of files."""
-
-
 def ask(args: argparse.Namespace) -> int:
     """Ask the question and print the answer. Return 0 if the turn was committed, otherwise 1."""
     if args.question == STDIN and STDIN in args.files:
@@ -319,21 +334,4 @@ def _write_new(directory: Path, name: Path, data: bytes) -> Path:
     raise AssertionError("unreachable")
 
 
-ASK_ARGUMENTS = (
-    argument("question", help="the question; - reads it from stdin"),
-    argument(
-        *("-f", "--file"),
-        dest="files",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="an input file for the question; may be repeated; - reads stdin",
-    ),
-    SESSION,
-    argument("-o", "--output-dir", type=Path, help="directory for the files that the turn produces"),
-    MODEL,
-    EFFORT,
-    JSON,
-    DATA_DIR,
-)
 ASK = Command("ask", "answer one question and print the answer", ask, ASK_ARGUMENTS)

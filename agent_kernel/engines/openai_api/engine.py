@@ -36,6 +36,39 @@ from agent_kernel.engines.openai_api.token_timeouts import TokenTimeouts
 LENGTHS = ("max_model_len", "context_length", "context_window")
 """Names of the field with the context length in a server's list of models: the first is that of vLLM and SGLang, the
 second that of LM Studio and OpenRouter, the third that of Groq."""
+OPTIONAL = (
+    "stream_options",
+    "parallel_tool_calls",
+    "repetition_penalty",
+    "max_tokens",
+    "logprobs",
+    "top_k",
+    "min_p",
+    "top_p",
+    "temperature",
+    "seed",
+    "prompt_cache_key",
+)
+"""Fields that may be left out if the server refuses them, because the answer still fits the request. Other fields, such
+as tools, tool_choice, stop and the format, may not: the answer would not fit."""
+NEEDED = (
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "top_logprobs",
+    "reasoning_effort",
+    "structured_outputs",
+    "response_format",
+)
+"""Fields that are never left out: if the server refuses one of them, the request fails with an error that names it."""
+UNKNOWN = re.compile(
+    r"unexpected|unknown|unrecogni[sz]ed|unsupported|not (supported|permitted|allowed)|n't support|not support|extra"
+    r"|additional|only the default",
+    re.IGNORECASE,
+)
+RENAMED = {"max_tokens": "max_completion_tokens"}
+"""Maps old to new names of fields. OpenAI's reasoning models accept only the new name, most other servers only the old
+one."""
 
 
 @dataclass(slots=True)
@@ -263,41 +296,6 @@ def _check_form(output: OutputFormat, text: str, host: str) -> None:
 
 
 # Remembers which fields a server has refused, so that they are not sent to it again.
-
-
-OPTIONAL = (
-    "stream_options",
-    "parallel_tool_calls",
-    "repetition_penalty",
-    "max_tokens",
-    "logprobs",
-    "top_k",
-    "min_p",
-    "top_p",
-    "temperature",
-    "seed",
-    "prompt_cache_key",
-)
-"""Fields that may be left out if the server refuses them, because the answer still fits the request. Other fields, such
-as tools, tool_choice, stop and the format, may not: the answer would not fit."""
-NEEDED = (
-    "presence_penalty",
-    "frequency_penalty",
-    "logit_bias",
-    "top_logprobs",
-    "reasoning_effort",
-    "structured_outputs",
-    "response_format",
-)
-"""Fields that are never left out: if the server refuses one of them, the request fails with an error that names it."""
-UNKNOWN = re.compile(
-    r"unexpected|unknown|unrecogni[sz]ed|unsupported|not (supported|permitted|allowed)|n't support|not support|extra"
-    r"|additional|only the default",
-    re.IGNORECASE,
-)
-RENAMED = {"max_tokens": "max_completion_tokens"}
-"""Maps old to new names of fields. OpenAI's reasoning models accept only the new name, most other servers only the old
-one."""
 
 
 class ServerQuirks:

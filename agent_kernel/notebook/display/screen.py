@@ -30,6 +30,11 @@ INTERVAL_S = 0.1
 CHARS_PER_SECOND = 100_000
 """Limit for the characters sent per second. Each update sends the whole text, so long texts are updated less often: a
 text of 50,000 characters twice a second."""
+ROWS = re.compile(r"The result:\n\n(?P<rows> {4}[^\n]*(?:\n {4}[^\n]*)*)\n?")
+"""Matches a whole answer that consists of rows."""
+MORE = re.compile(r"^ *\.\.\. \d+ more rows$", re.MULTILINE)
+"""Matches the line that stands for the rows that the answer leaves out."""
+ABOVE = "The result is the table above."
 
 
 class Screen(Protocol):
@@ -290,13 +295,6 @@ def screen_for(shell: Any, render: Callable[[str], Bundle] = text_bundle) -> Scr
 # If a question asks for rows, the answer of a small model consists of the rows of the output (``format_rows`` of the
 # local engine). If the program has displayed a table, these rows are the text of this table. The cell then refers to
 # the table instead of showing it twice; stored answers, the model's context and ``text/plain`` contain the rows.
-
-
-ROWS = re.compile(r"The result:\n\n(?P<rows> {4}[^\n]*(?:\n {4}[^\n]*)*)\n?")
-"""Matches a whole answer that consists of rows."""
-MORE = re.compile(r"^ *\.\.\. \d+ more rows$", re.MULTILINE)
-"""Matches the line that stands for the rows that the answer leaves out."""
-ABOVE = "The result is the table above."
 
 
 def repeats_table(answer: str, tables: Iterable[str]) -> bool:

@@ -44,6 +44,27 @@ NOT_BEGUN = "(new)"
 BRANCH_ELSEWHERE = "--branch names a branch of this notebook's conversation; it does not combine with -s or --new."
 CODE_STAYS = "A background turn cannot propose a cell; the code is in the answer."
 PLAIN_CELL = CellOptions()
+MAGICS = ("%agent", "%%agent")
+ASK_S = 0.5
+KEEP_S = 10.0
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "private": ("off",),
+    "fork": ("--into", "--use"),
+    **dict.fromkeys(("sessions", "branches", "versions", "tags", "note", "permissions"), ("--json",)),
+    "search": ("--here", "--all", "--json"),
+    "allow": (*KINDS, "ask"),
+    "deny": tuple(KINDS),
+    **dict.fromkeys(("where", "in"), (*CHOICES, "default")),
+    "rebuild": ("--yes",),
+    "trust": ("remove",),
+    "stop": ("server",),
+    "replay": ("--verify", "--live", "--turn", "--json"),
+    "freeze": ("--in-place", "--yes"),
+    "context": ("--json",),
+    **dict.fromkeys(("fix", "explain", "improve"), tuple(BY_FLAG)),
+    "ask": (*BY_FLAG, TO_VARIABLE),
+}
+"""Fixed completions after a command. For commands that are not listed here, completions come from the server."""
 
 
 class CellPrompt(NamedTuple):
@@ -243,30 +264,6 @@ def _version(version: Mapping[str, Any]) -> AnswerVersion:
 
 # Completes ``%agent`` and ``%%agent`` lines on Tab: commands, options, sessions, branches, variables and models. In
 # prompts, completes the names of variables and files.
-
-
-MAGICS = ("%agent", "%%agent")
-ASK_S = 0.5
-KEEP_S = 10.0
-
-WORDS: Mapping[str, tuple[str, ...]] = {
-    "private": ("off",),
-    "fork": ("--into", "--use"),
-    **dict.fromkeys(("sessions", "branches", "versions", "tags", "note", "permissions"), ("--json",)),
-    "search": ("--here", "--all", "--json"),
-    "allow": (*KINDS, "ask"),
-    "deny": tuple(KINDS),
-    **dict.fromkeys(("where", "in"), (*CHOICES, "default")),
-    "rebuild": ("--yes",),
-    "trust": ("remove",),
-    "stop": ("server",),
-    "replay": ("--verify", "--live", "--turn", "--json"),
-    "freeze": ("--in-place", "--yes"),
-    "context": ("--json",),
-    **dict.fromkeys(("fix", "explain", "improve"), tuple(BY_FLAG)),
-    "ask": (*BY_FLAG, TO_VARIABLE),
-}
-"""Fixed completions after a command. For commands that are not listed here, completions come from the server."""
 
 
 class MagicCompleter:

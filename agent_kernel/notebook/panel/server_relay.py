@@ -24,6 +24,12 @@ PATH = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@%/?-]{1,4000}")
 MAX_BYTES = 32 << 20
 MAX_AT_ONCE = 32
 """Limit of concurrent requests and followed turns of one widget."""
+EVERY_S = 2.0
+MAX_TURNS = 20
+"""Number of newest turns read per poll. Changes of older turns are not reported."""
+UNTIL_S = 600.0
+"""Seconds for which the kernel polls on behalf of a view after the view last requested it. An open page repeats the
+request whenever the kernel is idle; a closed page does not, so its polling ends."""
 
 
 class Relay:
@@ -156,14 +162,6 @@ def with_sandbox(method: str, path: str, body: Mapping[str, Any] | None) -> Mapp
 
 # Polls the server for turns of a session that start or end. A kernel cannot subscribe to them, because its credential
 # cannot open a WebSocket.
-
-
-EVERY_S = 2.0
-MAX_TURNS = 20
-"""Number of newest turns read per poll. Changes of older turns are not reported."""
-UNTIL_S = 600.0
-"""Seconds for which the kernel polls on behalf of a view after the view last requested it. An open page repeats the
-request whenever the kernel is idle; a closed page does not, so its polling ends."""
 
 
 class Say(Protocol):

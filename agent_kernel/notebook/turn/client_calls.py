@@ -23,6 +23,14 @@ from agent_kernel.notebook.turn.client_tool_registry import ClientTool
 from agent_kernel.notebook.turn.kernel_parts import KernelParts
 
 Bundle: TypeAlias = Mapping[str, Any]
+COALESCE_S = 0.25
+MAX_OUTPUT_CHARS = 100_000
+"""Limit for the characters of output that are forwarded while a call runs. The result, which the model reads, is sent
+separately."""
+MAX_MEDIA_CHARS = 24 << 20
+"""Limit of base64 characters per call; the server accepts requests of up to 32 MiB."""
+TRIES = 3
+REFUSED = "{text}\n[The server refused the pictures and the details of this result: {error}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +140,6 @@ class ClientCalls:
 
 # Claims one client call, that is, a call that the server offers to the clients of a turn. While the call runs, the
 # claim is renewed and the call's output is forwarded to the server; at the end, one result is sent.
-
-
-COALESCE_S = 0.25
-MAX_OUTPUT_CHARS = 100_000
-"""Limit for the characters of output that are forwarded while a call runs. The result, which the model reads, is sent
-separately."""
-MAX_MEDIA_CHARS = 24 << 20
-"""Limit of base64 characters per call; the server accepts requests of up to 32 MiB."""
-TRIES = 3
-REFUSED = "{text}\n[The server refused the pictures and the details of this result: {error}]"
 
 
 class Claim:

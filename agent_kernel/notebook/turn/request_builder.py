@@ -35,6 +35,22 @@ NOT_IN_BACKGROUND = (
     "a background turn runs Python in the sandbox, on copies of the variables you name. "
     "Leave out --in {where}, or --background."
 )
+MAX_BYTES = 20 * 2**20
+"""Limit in bytes for all images of a turn together. The server has the same limit."""
+MAX_PICTURES = 16
+BEGINNINGS = (
+    ("image/png", 0, b"\x89PNG\r\n\x1a\n"),
+    ("image/jpeg", 0, b"\xff\xd8\xff"),
+    ("image/gif", 0, b"GIF8"),
+    ("image/webp", 8, b"WEBP"),
+    ("image/bmp", 0, b"BM"),
+    ("image/tiff", 0, b"II*\x00"),
+    ("image/tiff", 0, b"MM\x00*"),
+    ("video/mp4", 4, b"ftyp"),
+    ("video/webm", 0, b"\x1aE\xdf\xa3"),
+    ("video/x-msvideo", 8, b"AVI "),
+)
+"""(MIME type, offset, magic bytes) of each supported format. File names are not trusted."""
 
 
 class RequestBuilder:
@@ -220,24 +236,6 @@ def _files(prompt: str, place: str) -> list[Note]:
 
 # Reads the images and videos of the option ``--image``: files, bytes, or variables with a picture. Their content is
 # not decoded.
-
-
-MAX_BYTES = 20 * 2**20
-"""Limit in bytes for all images of a turn together. The server has the same limit."""
-MAX_PICTURES = 16
-BEGINNINGS = (
-    ("image/png", 0, b"\x89PNG\r\n\x1a\n"),
-    ("image/jpeg", 0, b"\xff\xd8\xff"),
-    ("image/gif", 0, b"GIF8"),
-    ("image/webp", 8, b"WEBP"),
-    ("image/bmp", 0, b"BM"),
-    ("image/tiff", 0, b"II*\x00"),
-    ("image/tiff", 0, b"MM\x00*"),
-    ("video/mp4", 4, b"ftyp"),
-    ("video/webm", 0, b"\x1aE\xdf\xa3"),
-    ("video/x-msvideo", 8, b"AVI "),
-)
-"""(MIME type, offset, magic bytes) of each supported format. File names are not trusted."""
 
 
 def read_images(names: Iterable[str], namespace: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -34,6 +34,13 @@ OFF = f"Agent cells are off ({MODE}=off): no model was asked."
 STORED = "Stored answer of {when} ({mode}=replay): no model was asked."
 NOTEBOOKS = ("JPY_SESSION_NAME", "PAPERMILL_INPUT_PATH")
 """Environment variables that name the notebook of a kernel."""
+SUFFIX = ".agent.json"
+MAX_BYTES = 128 * 2**20
+MAX_MEDIUM = 64 * 2**20
+PNG = "image/png"
+END = 2**62
+BRACES = re.compile(r"\{\s*([^\W\d]\w*)\s*\}")
+HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class StoredAnswers:
@@ -162,15 +169,6 @@ class StoredAnswers:
 #
 # Standard library only. The file is not trusted: a wrong structure raises a one-line error. The store's reader
 # (``sessions/transcript_reader.py``) checks more, but is too heavy for the user's kernel.
-
-
-SUFFIX = ".agent.json"
-MAX_BYTES = 128 * 2**20
-MAX_MEDIUM = 64 * 2**20
-PNG = "image/png"
-END = 2**62
-BRACES = re.compile(r"\{\s*([^\W\d]\w*)\s*\}")
-HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class SidecarTurn(NamedTuple):

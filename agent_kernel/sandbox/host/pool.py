@@ -42,6 +42,13 @@ RESTARTED = "Python was started again for this session ({why}): variables are go
 
 
 DEFAULT = SandboxPolicy()
+_REFUSAL = re.compile(
+    r"^(?:PermissionError|FileNotFoundError|NotADirectoryError|OSError): \[Errno (?:1|2|13|20|30)\] [^:\n]*: "
+    r"('(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")",
+    re.MULTILINE,
+)
+MAX_PATH = 4096
+NOBODYS = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run")
 
 
 def _quiet(stream: str, text: str) -> None: ...
@@ -345,15 +352,6 @@ def _memory_gb() -> int:
 
 
 # Finds the file to which access was denied from the error of the code, so that the user can be offered to allow it.
-
-
-_REFUSAL = re.compile(
-    r"^(?:PermissionError|FileNotFoundError|NotADirectoryError|OSError): \[Errno (?:1|2|13|20|30)\] [^:\n]*: "
-    r"('(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\")",
-    re.MULTILINE,
-)
-MAX_PATH = 4096
-NOBODYS = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp", "/run")
 
 
 def find_denied_path(error: str, workdir: str, hidden: Sequence[str]) -> str:

@@ -19,6 +19,8 @@ from agent_kernel.sandbox.jail import idmapped_mounts, landlock, loopback, mount
 from agent_kernel.sandbox.jail import rlimits as limits
 from agent_kernel.sandbox.jail.raw_syscalls import check_result, libc
 
+_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
+
 
 @dataclass(frozen=True, slots=True)
 class IsolationPlan:
@@ -300,9 +302,6 @@ def missing_platform() -> str:
 # Creates namespaces, in which the jail has its own network, processes, IPC, host name and file tree.
 #
 # Root creates them directly. Other users create them inside a user namespace, if the system allows that.
-
-
-_NEWNS, _NEWUTS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 
 
 def enter_namespaces(*, as_user: bool) -> str:

@@ -31,6 +31,8 @@ from agent_kernel.sandbox.worker.import_hooks import AfterImport
 from agent_kernel.sandbox.worker.missing_imports import missing_imports
 from agent_kernel.sandbox.worker.shell_script import Script
 
+MAX_LENGTH = (1 << 32) - 1
+
 
 def main(fd: int, workdir: str, limits: Mapping[str, int], layers: Mapping[str, Any]) -> None:
     """Run the requests of the server until the channel ends. ``fd`` is the descriptor of the channel."""
@@ -239,9 +241,6 @@ class CodeWorker:
 #
 # A frame of kind J is a JSON object; a frame of kind B contains the bytes that the preceding J frame announced.
 # Frames from the server are trusted, so only the format limits their size.
-
-
-MAX_LENGTH = (1 << 32) - 1
 
 
 class WorkerChannel:

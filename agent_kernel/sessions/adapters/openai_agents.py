@@ -27,6 +27,9 @@ from agent_kernel.sessions.serialization import MAX_DEPTH
 
 RECORD = {"by": "openai-agents"}
 """The ``record`` of turns that OpenAI's Agents SDK wrote."""
+Forms: TypeAlias = Sequence[tuple[Item, list[Body]]]
+"""Stored items, each with its form in the Responses API."""
+Replace: TypeAlias = Callable[[int, list[Any]], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +240,6 @@ def _settings(settings: Any) -> Any:
 # last ones, and replaces these items with that version. Here the shorter version is stored on a new branch, in one
 # transaction, so that no reader sees a history that has neither version. The branch with the replaced items stays
 # available to people, search and export.
-
-
-Forms: TypeAlias = Sequence[tuple[Item, list[Body]]]
-"""Stored items, each with its form in the Responses API."""
-Replace: TypeAlias = Callable[[int, list[Any]], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from agent_kernel.sessions.contract_tests.fixtures import (
     whole_turns,
 )
 
+SHAPE = {"theirs": {"id": "m1", "parts": [{"text": None}, 1.5, "é\ud800"], "nested": [[[]]]}}
+
 
 async def exchange(talk: Talk, number: int) -> Talk:
     await talk.say(user(f"u{number}"), calls("c"), result("c"), assistant(f"a{number}"))
@@ -161,9 +163,6 @@ async def test_a_session_whose_beginning_is_forgotten_is_not_found(store: Sessio
 
 
 # Tests of messages from other programs: the store returns them completely and unchanged, and groups them into turns.
-
-
-SHAPE = {"theirs": {"id": "m1", "parts": [{"text": None}, 1.5, "é\ud800"], "nested": [[[]]]}}
 
 
 async def test_what_has_no_place_in_a_message_comes_back_as_it_was(store: SessionStore) -> None:

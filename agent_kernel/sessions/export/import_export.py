@@ -31,6 +31,12 @@ MAX_BYTES = 128 * 2**20
 SHOWN = 200
 """Number of characters of the first user message that a preview shows."""
 _ATTEMPTS = 5
+FORMATS = ("agent-kernel", "jsonl", "openai", "mistralrs", "markdown", "markdown-files", "notebook")
+"""Export formats."""
+OWN = ("agent-kernel", "jsonl")
+"""The formats of agent-kernel, which contain a session completely."""
+IMPORTED = ("agent-kernel", "jsonl", "openai", "mistralrs")
+"""Formats that can be imported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +244,3 @@ def write_document(found: Transcript, format: str, branch: str | None = None) ->
         case _:
             text, files = markdown.write(found, branch, beside=format == "markdown-files")
             return Exported(text.encode(), files, "text/markdown", ".md")
-
-
-FORMATS = ("agent-kernel", "jsonl", "openai", "mistralrs", "markdown", "markdown-files", "notebook")
-"""Export formats."""
-OWN = ("agent-kernel", "jsonl")
-"""The formats of agent-kernel, which contain a session completely."""
-IMPORTED = ("agent-kernel", "jsonl", "openai", "mistralrs")
-"""Formats that can be imported."""

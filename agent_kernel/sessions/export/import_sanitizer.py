@@ -23,6 +23,12 @@ from agent_kernel.sessions import call_pairs, serialization
 REASON = "The turn was running when its session was exported."
 MAX_TITLE = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+BUNDLE = "application/vnd.agent-kernel.bundle+json"
+"""MIME type of media that are a whole MIME bundle: several representations of one output, one of which may be a
+chart."""
+KINDS = ("application/vnd.plotly", "application/vnd.vega")
+"""Prefixes of chart types, including types that cannot be checked."""
+NOTE = "[A chart was left out: {why}.]"
 
 
 def sanitize(
@@ -190,14 +196,6 @@ def _validate(transcript: Transcript) -> tuple[str, ...]:
 #
 # A chart may contain a URL that is requested when the chart is drawn. That request could send data of the page to
 # another machine. A chart that fails the check is replaced by a text with the reason.
-
-
-BUNDLE = "application/vnd.agent-kernel.bundle+json"
-"""MIME type of media that are a whole MIME bundle: several representations of one output, one of which may be a
-chart."""
-KINDS = ("application/vnd.plotly", "application/vnd.vega")
-"""Prefixes of chart types, including types that cannot be checked."""
-NOTE = "[A chart was left out: {why}.]"
 
 
 class ImportedCharts:

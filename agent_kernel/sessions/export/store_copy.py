@@ -22,6 +22,10 @@ CopyState: TypeAlias = Literal["copied", "continued", "equal", "differs", "busy"
 ``differs``: the target has content that the source lacks, and nothing was written. ``busy``: a turn of it runs, or it
 changes too often. ``gone``: it was deleted during the copy."""
 DONE: frozenset[CopyState] = frozenset({"copied", "continued", "equal", "gone"})
+_ATTEMPTS = 20
+DOCUMENT_BYTES = 32 * 2**20
+"""Maximum total bytes of a session's files that are included in a document. In base64 they stay below the maximum size
+of a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,12 +156,6 @@ def _select_damaged(blobs: Mapping[str, bytes]) -> list[str]:
 
 
 # Reads a whole session with its media, as it was at one moment, for an export while turns run.
-
-
-_ATTEMPTS = 20
-DOCUMENT_BYTES = 32 * 2**20
-"""Maximum total bytes of a session's files that are included in a document. In base64 they stay below the maximum size
-of a document."""
 
 
 async def read_snapshot(store: SessionStore, key: SessionKey) -> Transcript | None:

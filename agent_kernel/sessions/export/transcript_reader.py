@@ -24,6 +24,8 @@ FORMAT = 3
 READABLE = (1, 2, 3)
 MARK_IN_METADATA = "agent_kernel.origin"
 """Metadata key by which older documents mark an imported session; newer ones have the field ``imported``."""
+MAX_SEGMENTS = 100_000
+MAX_NAME = 200
 
 
 def is_own(document: Fields) -> bool:
@@ -206,10 +208,6 @@ def verified_bytes(body: Fields, name: str, medium: Media) -> bytes:
 
 # Checks that a transcript could have been read from a store: numbers, order, the branch tree, and calls with their
 # results.
-
-
-MAX_SEGMENTS = 100_000
-MAX_NAME = 200
 
 
 class TranscriptValidator:

@@ -43,6 +43,26 @@ _READ_AMONG = (
 )
 _COMMIT = "SELECT agent_kernel_commit(%s, %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::boolean[])"
 _COMPARE_AND_COMMIT = _COMMIT.replace("commit(", "commit_after(%s::text[], %s::bigint[], ")
+MARK_CHARS = 16
+"""Length of the part of a topic's MD5 by which a notification names it, as in ``postgresql_messages.sql``."""
+SCHEMA_FILES = {"agent_kernel_messages": "postgresql_messages.sql", "agent_kernel_counted": "postgresql_counts.sql"}
+"""Maps a table to the file of SQL that creates it, together with the tables and functions that belong to it."""
+_CHANNEL = "SELECT 'agent_kernel_' || md5(current_schema())"
+"""Channels belong to a database, so the name of the channel depends on the schema."""
+_DELETE_OLD_VALUES = """
+DELETE FROM agent_kernel_values WHERE (namespace, name) IN (
+    SELECT namespace, name FROM agent_kernel_values WHERE until <= now() LIMIT 200 FOR UPDATE SKIP LOCKED
+) RETURNING 1
+"""
+_RECEIVE = f"""
+SELECT m.namespace, m.topic, m.position, m.body
+FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS a (namespace, topic, seen)
+JOIN agent_kernel_messages AS m ON m.namespace = a.namespace AND m.topic = a.topic AND m.position > a.seen
+WHERE m.until > now() ORDER BY m.position LIMIT {PAGE}
+"""
+T = TypeVar("T")
+SETUP_LOCK = 0x41474B53
+"""Key of the advisory lock under which one server creates the tables."""
 
 
 class PostgresLog:
@@ -147,25 +167,6 @@ class PostgresLog:
 # LISTEN and NOTIFY only wake the receivers. The bodies are in the table, because a notification has at most 8,000
 # bytes and is lost while a receiver connects again. Behind a pooler that does not forward notifications, messages
 # arrive when ``wait_s`` is over.
-
-
-MARK_CHARS = 16
-"""Length of the part of a topic's MD5 by which a notification names it, as in ``postgresql_messages.sql``."""
-SCHEMA_FILES = {"agent_kernel_messages": "postgresql_messages.sql", "agent_kernel_counted": "postgresql_counts.sql"}
-"""Maps a table to the file of SQL that creates it, together with the tables and functions that belong to it."""
-_CHANNEL = "SELECT 'agent_kernel_' || md5(current_schema())"
-"""Channels belong to a database, so the name of the channel depends on the schema."""
-_DELETE_OLD_VALUES = """
-DELETE FROM agent_kernel_values WHERE (namespace, name) IN (
-    SELECT namespace, name FROM agent_kernel_values WHERE until <= now() LIMIT 200 FOR UPDATE SKIP LOCKED
-) RETURNING 1
-"""
-_RECEIVE = f"""
-SELECT m.namespace, m.topic, m.position, m.body
-FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS a (namespace, topic, seen)
-JOIN agent_kernel_messages AS m ON m.namespace = a.namespace AND m.topic = a.topic AND m.position > a.seen
-WHERE m.until > now() ORDER BY m.position LIMIT {PAGE}
-"""
 
 
 class PostgresBus:
@@ -293,11 +294,6 @@ def _mark(topic: Topic) -> str:
 
 
 # A connection to PostgreSQL. It is opened at the first use, and opened again after it broke.
-
-
-T = TypeVar("T")
-SETUP_LOCK = 0x41474B53
-"""Key of the advisory lock under which one server creates the tables."""
 
 
 class PostgresConnection:

@@ -33,6 +33,14 @@ LOG_PAGE = 2000
 COMMIT_KEPT_S = 86_400
 """Seconds for which the id of a commit is remembered, so that the commit can be repeated."""
 _DROPPED_AT_ONCE = 500
+_COUNT_BITS = 20
+"""Redis numbers the messages of one millisecond; the position has this number in its lowest bits."""
+T = TypeVar("T")
+VERSION = 1
+TIMEOUT_S = 20.0
+PREFIX = "agent-kernel"
+_OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|cert_reqs|check_hostname)")
+"""Options of redis-py that a URL may set. Others are refused, since some change how replies are decoded."""
 
 
 class RedisLog:
@@ -135,10 +143,6 @@ def _unpack(namespace: str, packed: bytes) -> Entry:
 # ``count:LENGTH:NAMESPACE:NAME``. All of them expire.
 
 
-_COUNT_BITS = 20
-"""Redis numbers the messages of one millisecond; the position has this number in its lowest bits."""
-
-
 class RedisBus:
     """A MessageBus in the Redis, Valkey or cluster that ``url`` names, with a connection for each of its two threads.
     A topic without a new message for as long as its last one is kept is deleted."""
@@ -207,14 +211,6 @@ def _to_position(id: bytes) -> int:
 
 # A connection to Redis or Valkey, and the names of keys. The connection is opened at the first use, and opened again
 # after it broke.
-
-
-T = TypeVar("T")
-VERSION = 1
-TIMEOUT_S = 20.0
-PREFIX = "agent-kernel"
-_OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|cert_reqs|check_hostname)")
-"""Options of redis-py that a URL may set. Others are refused, since some change how replies are decoded."""
 
 
 class RedisConnection:

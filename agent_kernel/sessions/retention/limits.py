@@ -13,6 +13,11 @@ from types import MappingProxyType
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.settings import FROM_PRESET, Settings
 
+UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+"""Seconds per unit. A day always has 24 hours."""
+LONGEST = 100 * 365 * UNITS["d"]
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
+
 
 @dataclass(frozen=True, slots=True)
 class RetentionLimits:
@@ -67,12 +72,6 @@ def preset(name: str) -> RetentionLimits:
 
 
 # Parses durations as people write them: ``30m``, ``24h``, ``7d``, ``1h30m``. The functions have no side effects.
-
-
-UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-"""Seconds per unit. A day always has 24 hours."""
-LONGEST = 100 * 365 * UNITS["d"]
-_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d|w)")
 
 
 def seconds(text: str, setting: str) -> float:

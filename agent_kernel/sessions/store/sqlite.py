@@ -50,6 +50,7 @@ from agent_kernel.sessions.tables.quota import Quota, QuotaGuard
 
 T = TypeVar("T")
 NONE = Quota()
+REASON = "The server stopped while this turn was running."
 
 
 class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
@@ -367,9 +368,6 @@ class SqliteStore(SqliteFiles, SqliteGrants, SqliteMaintenance):
 
 
 # Decides when a turn that another process opened may be closed. The only side effect is the look-up of a process id.
-
-
-REASON = "The server stopped while this turn was running."
 
 
 def is_stale(owner: Owner, heartbeat: float, now: float) -> bool:

@@ -51,6 +51,11 @@ FORMS = (
     " redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss: (the same with TLS), mongodb://USER:PASSWORD@HOST/DATABASE,"
     " mongodb+srv://HOST/DATABASE, dynamodb://REGION/TABLE, supabase://SECRET_KEY@PROJECT.supabase.co, or memory:"
 )
+KEY_MARK = "#key="
+"""In a store's URL, separates the URL from the place of the key: a path, ``env:VARIABLE``, or
+``keyring:SERVICE/USER``."""
+KEY_BYTES = 32
+HINT = "Make a key with: openssl rand -base64 32"
 
 
 def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> PersistentStore:
@@ -116,13 +121,6 @@ def _nothing_after(scheme: str, place: str, quota: Quota) -> Quota:
 
 # Reads the key of an encrypted store: 32 bytes as base64, in a file, an environment variable, or the system's
 # keyring.
-
-
-KEY_MARK = "#key="
-"""In a store's URL, separates the URL from the place of the key: a path, ``env:VARIABLE``, or
-``keyring:SERVICE/USER``."""
-KEY_BYTES = 32
-HINT = "Make a key with: openssl rand -base64 32"
 
 
 def read_key(place: str, env: Mapping[str, str] = os.environ) -> bytes:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ATTRIBUTE = "__agent_tool__"
 F = TypeVar("F", bound=Callable[..., Any])
+MAX_DESCRIPTION = 10_000
+_NAMED = ("properties", "$defs")
+_DATA = ("default", "const", "enum", "examples")
+_NOT_JSON = object()
 
 
 @overload
@@ -126,11 +130,6 @@ def as_tool(candidate: Tool | Callable[..., Any]) -> Tool:
 # types.
 
 
-MAX_DESCRIPTION = 10_000
-_NAMED = ("properties", "$defs")
-_DATA = ("default", "const", "enum", "examples")
-
-
 @dataclass(frozen=True, slots=True)
 class Signature:
     """A function's parameters; ``context`` is the parameter that receives the ToolContext, if there is one."""
@@ -208,9 +207,6 @@ def _field(parameter: inspect.Parameter, hint: Any, description: str) -> Any:
     extra = {"default": default} if optional and (default := _plain(parameter.default)) is not _NOT_JSON else {}
     hint = Annotated[hint, pydantic.Field(description=description or None, json_schema_extra=extra or None)]
     return typing_extensions.NotRequired[hint] if optional else hint
-
-
-_NOT_JSON = object()
 
 
 def _plain(value: Any) -> Any:

@@ -20,6 +20,7 @@ TIMEOUT_S = 60.0
 HUNG = 4
 """Maximum number of calls of one function that have exceeded their time and still run. At this number the function is
 not called any more."""
+NOTHING = "(it returned nothing)"
 
 
 class TimeLimitedFunction:
@@ -79,9 +80,6 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 # Converts the return value of a user's function into a tool result: text, JSON, images, files.
-
-
-NOTHING = "(it returned nothing)"
 
 
 def output_of(value: Any, name: str) -> ToolOutput:

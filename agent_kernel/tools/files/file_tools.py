@@ -26,6 +26,25 @@ from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import FORMATS, Documents
 
+MAX_SLICE = 65_536
+SLICE = 6_000
+"""Number of characters that are returned if the call names no end."""
+MAX_TEXT = 256 << 20
+CHUNK = 1 << 20
+PARAMETERS = parameters(
+    file_id={"type": "string", "description": "Id of a file of this conversation"},
+    path={"type": "string", "description": "Instead of an id: a file in the work directory, relative"},
+    start={"type": "integer", "minimum": 0, "description": "First character, from 0"},
+    end={
+        "type": "integer",
+        "minimum": 0,
+        "description": f"Position after the last character; without it {SLICE} characters, at most {MAX_SLICE}",
+    },
+)
+LISTED = 100
+"""Maximum number of files in the list; the newest ones are listed."""
+LIST_PARAMETERS = parameters()
+
 
 class FileTools:
     """Offers the file tools.
@@ -74,23 +93,6 @@ class FileTools:
 
 # Defines the ``read_file`` tool, which returns a slice of the text of a session file, or of a file in the work
 # directory.
-
-
-MAX_SLICE = 65_536
-SLICE = 6_000
-"""Number of characters that are returned if the call names no end."""
-MAX_TEXT = 256 << 20
-CHUNK = 1 << 20
-PARAMETERS = parameters(
-    file_id={"type": "string", "description": "Id of a file of this conversation"},
-    path={"type": "string", "description": "Instead of an id: a file in the work directory, relative"},
-    start={"type": "integer", "minimum": 0, "description": "First character, from 0"},
-    end={
-        "type": "integer",
-        "minimum": 0,
-        "description": f"Position after the last character; without it {SLICE} characters, at most {MAX_SLICE}",
-    },
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,11 +210,6 @@ def read_slice(file: BinaryIO, start: int, end: int, *, text: bool) -> tuple[str
 
 
 # Defines the ``list_files`` tool, which lists the files of this session with their ids.
-
-
-LISTED = 100
-"""Maximum number of files in the list; the newest ones are listed."""
-LIST_PARAMETERS = parameters()
 
 
 class ListFiles:

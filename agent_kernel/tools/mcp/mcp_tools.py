@@ -35,6 +35,10 @@ START_S = 10.0
 """Maximum seconds that a turn waits for MCP servers that are starting, all of them together."""
 FOLDERS = 8
 """Maximum number of notebook directories whose own MCP servers run at the same time."""
+LONGEST = 64
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+_MARK = 7
+"""Number of characters of the ending that makes a name unique: ``_`` and a hash."""
 
 
 @dataclass(slots=True)
@@ -275,12 +279,6 @@ async def _close_group(group: ServerGroup) -> None:
 
 
 # Converts tool names to the form that models can write: ``[A-Za-z0-9_-]``, at most 64 characters, unique.
-
-
-LONGEST = 64
-_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
-_MARK = 7
-"""Number of characters of the ending that makes a name unique: ``_`` and a hash."""
 
 
 def exposed_name(prefix: str, name: str, used_names: Collection[str] = ()) -> str:

@@ -31,6 +31,12 @@ PROGRESS_LINES = 200
 PROGRESS_CHARS = 500
 RESOURCES_NAMED = 40
 KIND = "mcp"
+MAX_STRUCTURED = 256 << 10
+"""Maximum bytes of JSON that are kept in the details of a result."""
+MAX_PARTS = 200
+LONG_TEXT = 2_000_000
+"""Maximum characters of one text that are kept. The model reads far less, because the toolbox shortens results
+later."""
 
 
 class McpTool:
@@ -156,14 +162,6 @@ def unusable(tool: Any) -> str:
 
 
 # Converts results of an MCP server to tool results: text for the model, images, files, and details for programs.
-
-
-MAX_STRUCTURED = 256 << 10
-"""Maximum bytes of JSON that are kept in the details of a result."""
-MAX_PARTS = 200
-LONG_TEXT = 2_000_000
-"""Maximum characters of one text that are kept. The model reads far less, because the toolbox shortens results
-later."""
 
 
 @dataclass(slots=True)

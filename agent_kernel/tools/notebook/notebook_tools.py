@@ -79,6 +79,12 @@ RUNNING = ToolSpec(
     kind="notebook.read",
     where="live",
 )
+ABOVE, NOTHING = "above", "none"
+CELL_CHARS = 4_000
+ALL_CHARS = 40_000
+"""Maximum characters of all cells that are not turns. If there are more, the last cells are kept."""
+NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conversation as usual."
+NOT_SAVED = "This cell is not saved yet, and no open page reports its position, so it is treated as the last cell."
 
 
 class CellMap:
@@ -224,14 +230,6 @@ async def _executions(side: NotebookRunner, context: ToolContext, numbers: list[
 
 
 # Selects the cells that the model sees in a turn in place of the conversation, in the order of the notebook.
-
-
-ABOVE, NOTHING = "above", "none"
-CELL_CHARS = 4_000
-ALL_CHARS = 40_000
-"""Maximum characters of all cells that are not turns. If there are more, the last cells are kept."""
-NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conversation as usual."
-NOT_SAVED = "This cell is not saved yet, and no open page reports its position, so it is treated as the last cell."
 
 
 async def page_cells(view: NotebookView, occasion: ToolSourceContext) -> tuple[PageCell, ...] | None:

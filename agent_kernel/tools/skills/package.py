@@ -37,6 +37,10 @@ DAMAGED = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, struct.error,
 """Exceptions that the library raises for an invalid zip."""
 _END = struct.Struct("<4s4H2LH")
 _END_MARK, _FAR_MARK = b"PK\x05\x06", b"PK\x06\x07"
+HEAD_BYTES = 16 << 10
+NAME_CHARS = 100
+DESCRIPTION_CHARS = 2_000
+DEPTH = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +264,6 @@ def _quote(name: str) -> str:
 
 
 # Parses the front matter of a SKILL.md: YAML between two lines of ``---``, with a name and a description.
-
-
-HEAD_BYTES = 16 << 10
-NAME_CHARS = 100
-DESCRIPTION_CHARS = 2_000
-DEPTH = 8
 
 
 def head_of(data: bytes) -> tuple[str, str]:

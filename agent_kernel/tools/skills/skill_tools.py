@@ -41,6 +41,8 @@ PARAMETERS = parameters(
     path={"type": "string", "description": f"File of the skill; {MAIN} if left out"},
     start={"type": "integer", "minimum": 0, "description": "First character to read (0)"},
 )
+SKILLS = "skills"
+REMEMBERED = 500
 
 
 class ReadSkill:
@@ -196,10 +198,6 @@ def _version(path: Path) -> Version:
 #
 # The session's code can write to the work directory and may have put links there. A copy is therefore made beside the
 # work directory, and moved in by a rename below a directory that was opened without following links.
-
-
-SKILLS = "skills"
-REMEMBERED = 500
 
 
 @dataclass(frozen=True, slots=True)

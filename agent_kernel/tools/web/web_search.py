@@ -38,6 +38,11 @@ FOREIGN = (
 QUERY_CHARS = 500
 PER_RESULT = 40
 """Characters that JSON adds around one result."""
+K1 = 1.5
+B = 0.75
+PASSAGE_CHARS = 1_000
+_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+"""Matches one word. In scripts without spaces, each character counts as a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +130,6 @@ def result_chars(options: WebOptions) -> int:
 #
 # The algorithm is Okapi BM25 (Robertson and Zaragoza 2009) with the usual k1 = 1.5 and b = 0.75. It takes thirty
 # lines, which is enough for the few hundred passages of ten pages; a library would add an index that is not needed.
-
-
-K1 = 1.5
-B = 0.75
-PASSAGE_CHARS = 1_000
-_WORDS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
-"""Matches one word. In scripts without spaces, each character counts as a word."""
 
 
 def split_words(text: str) -> list[str]:

@@ -29,6 +29,29 @@ MAX_SHOWN = 160
 """Maximum number of characters of an output line that are shown."""
 EXACT = 1e-9
 COMMENT = re.compile(r"#[^\n]*")
+CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
+INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,200})\1(?!`)")
+VALUES = re.compile(r"[\s\d.,()\[\]{}%+*/:eE\N{MINUS SIGN}-]*")
+"""Matches inline code that contains only values: ``41.3``, ``(100, 5)``."""
+NOT_SAID = (
+    re.compile(r"^[ \t>]*(?:[-*+][ \t]+)?\(?\d{1,3}[.)][ \t]", re.MULTILINE),
+    re.compile(r"^ {0,3}#{1,6}[ \t]+\(?\d{1,3}(?:\.\d{1,3}){0,3}[.):]?[ \t]", re.MULTILINE),
+    re.compile(r"\]\([^()\s]{0,2000}\)"),
+    re.compile(r"\[\^?\d{1,3}\](?!\()"),
+    re.compile(
+        r"\b(?:fig(?:ure|\.)?|table|step|section|chapter|part|phase|cell|line|page|option|item|no\.|nr\.|abb(?:\.|ildung)"
+        r"|tabelle|schritt|abschnitt|kapitel|teil|zelle|zeile|seite|punkt|figura|tabla|paso|étape|tableau|ligne|página)"
+        r"[ \N{NO-BREAK SPACE}]\d{1,4}(?:\.\d{1,3})?\b(?![%.,]\d|%)",
+        re.IGNORECASE,
+    ),
+    re.compile(r"第\d{1,4}"),
+)
+"""Match numbers that state no fact: numbers of list items, headings, links and footnotes, and references such as
+"figure 3"."""
+SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\w])")
+"""Matches numbers with spaces between groups of digits: 12 345."""
+YEARS = range(1800, 2200)
+COUNTED = (0.0, 1.0, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,31 +230,6 @@ def _code(arguments: Mapping[str, Any]) -> str:
 
 
 # Selects the numbers of a Markdown answer that are worth checking.
-
-
-CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n.*?(?:^ {0,3}\1[`~]*[ \t]*$|\Z)", re.DOTALL | re.MULTILINE)
-INLINE = re.compile(r"(?<!`)(`{1,3})(?!`)([^`\n]{1,200})\1(?!`)")
-VALUES = re.compile(r"[\s\d.,()\[\]{}%+*/:eE\N{MINUS SIGN}-]*")
-"""Matches inline code that contains only values: ``41.3``, ``(100, 5)``."""
-NOT_SAID = (
-    re.compile(r"^[ \t>]*(?:[-*+][ \t]+)?\(?\d{1,3}[.)][ \t]", re.MULTILINE),
-    re.compile(r"^ {0,3}#{1,6}[ \t]+\(?\d{1,3}(?:\.\d{1,3}){0,3}[.):]?[ \t]", re.MULTILINE),
-    re.compile(r"\]\([^()\s]{0,2000}\)"),
-    re.compile(r"\[\^?\d{1,3}\](?!\()"),
-    re.compile(
-        r"\b(?:fig(?:ure|\.)?|table|step|section|chapter|part|phase|cell|line|page|option|item|no\.|nr\.|abb(?:\.|ildung)"
-        r"|tabelle|schritt|abschnitt|kapitel|teil|zelle|zeile|seite|punkt|figura|tabla|paso|étape|tableau|ligne|página)"
-        r"[ \N{NO-BREAK SPACE}]\d{1,4}(?:\.\d{1,3})?\b(?![%.,]\d|%)",
-        re.IGNORECASE,
-    ),
-    re.compile(r"第\d{1,4}"),
-)
-"""Match numbers that state no fact: numbers of list items, headings, links and footnotes, and references such as
-"figure 3"."""
-SPACED = re.compile(r"(?<![\w.,])\d{1,3}(?: \d{3})+(?![\w])")
-"""Matches numbers with spaces between groups of digits: 12 345."""
-YEARS = range(1800, 2200)
-COUNTED = (0.0, 1.0, 2.0)
 
 
 def blank_non_prose(answer: str) -> str:

@@ -50,6 +50,29 @@ NO_NUMBERS = (
 """Match links, versions, dates and times, which are not numbers. A number with dots between groups of three digits does
 not match."""
 DOTTED_GROUPS = re.compile(r"\d{1,3}(?:\.\d{3})+")
+SPACE = "[ \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}]?"
+SUFFIX = re.compile(rf"{SPACE}(?P<sign>[%％‰])|\s?(?P<word>[^\W\d_]{{1,12}})")
+PER_CENT = re.compile(r"\s?(?:per|pour|por|par)\s?(?:cent|ciento|cento)\b", re.IGNORECASE)
+PREFIXED = re.compile(r"(?P<prefix>Ki|Mi|Gi|Ti|[kKMGTmµμun])(?P<base>B|bit|bps|bytes?|Wh?|Hz|V|A|J|N|Pa|eV|[gstlLm])")
+PREFIXES = {
+    "k": (1e3, 2.0**10),
+    "K": (1e3, 2.0**10),
+    "M": (1e6, 2.0**20),
+    "G": (1e9, 2.0**30),
+    "T": (1e12, 2.0**40),
+    "Ki": (2.0**10,),
+    "Mi": (2.0**20,),
+    "Gi": (2.0**30,),
+    "Ti": (2.0**40,),
+    "m": (1e-3,),
+    "µ": (1e-6,),
+    "μ": (1e-6,),
+    "u": (1e-6,),
+    "n": (1e-9,),
+}
+"""Factors of unit prefixes; for bytes ``k`` may also be 1024."""
+ALPHABETS_WITH_SPACES = 0x2E80
+"""First code point of the scripts (Chinese, Japanese, Korean) in which a unit follows a number without a space."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,31 +233,6 @@ def _widen_tolerance(value: NumberReading, digits: str) -> NumberReading:
 
 
 # Parses the text that follows a number: percent, thousand, million, a unit with a prefix, or an ordinal suffix.
-
-
-SPACE = "[ \N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}]?"
-SUFFIX = re.compile(rf"{SPACE}(?P<sign>[%％‰])|\s?(?P<word>[^\W\d_]{{1,12}})")
-PER_CENT = re.compile(r"\s?(?:per|pour|por|par)\s?(?:cent|ciento|cento)\b", re.IGNORECASE)
-PREFIXED = re.compile(r"(?P<prefix>Ki|Mi|Gi|Ti|[kKMGTmµμun])(?P<base>B|bit|bps|bytes?|Wh?|Hz|V|A|J|N|Pa|eV|[gstlLm])")
-PREFIXES = {
-    "k": (1e3, 2.0**10),
-    "K": (1e3, 2.0**10),
-    "M": (1e6, 2.0**20),
-    "G": (1e9, 2.0**30),
-    "T": (1e12, 2.0**40),
-    "Ki": (2.0**10,),
-    "Mi": (2.0**20,),
-    "Gi": (2.0**30,),
-    "Ti": (2.0**40,),
-    "m": (1e-3,),
-    "µ": (1e-6,),
-    "μ": (1e-6,),
-    "u": (1e-6,),
-    "n": (1e-9,),
-}
-"""Factors of unit prefixes; for bytes ``k`` may also be 1024."""
-ALPHABETS_WITH_SPACES = 0x2E80
-"""First code point of the scripts (Chinese, Japanese, Korean) in which a unit follows a number without a space."""
 
 
 def _word_set(text: str) -> frozenset[str]:

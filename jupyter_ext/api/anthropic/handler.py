@@ -40,6 +40,7 @@ from jupyter_ext.turns.ephemeral_sessions import IDLE_S, NAMED, is_ephemeral
 from jupyter_ext.turns.idempotency import StartedTurn
 
 FETCHED = FetchLimits(total_s=30.0, bytes=MAX_MEDIA)
+CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
 class AnthropicHandler(DialectHandler):
@@ -182,9 +183,6 @@ class CountTokensHandler(AnthropicHandler):
 
 
 # Converts the body of ``messages`` into a request for a turn. The functions have no side effects.
-
-
-CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
 def build_turn(

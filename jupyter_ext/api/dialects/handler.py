@@ -31,6 +31,7 @@ its error. A turn that fails later is answered with status 200 and an error in t
 LEFT = "the client left"
 QUIET = (TurnStarted, Queued, ModelLoading, Notice, ContextBuilt)
 """Events that do not begin the stream, because they contain nothing of the answer: an HTTP error can still follow."""
+PICTURE = FetchLimits(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(VISIBLE_IMAGE_TYPES), "video/"))
 
 
 class DialectHandler(AgentHandler):
@@ -203,9 +204,6 @@ async def fetch_all(fetcher: Fetcher, urls: Sequence[str], bounds: FetchLimits, 
 
 # Base class of the handlers of OpenAI's dialects: errors in OpenAI's format, and media that are fetched before a turn
 # starts.
-
-
-PICTURE = FetchLimits(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(VISIBLE_IMAGE_TYPES), "video/"))
 
 
 class OpenAIHandler(DialectHandler):

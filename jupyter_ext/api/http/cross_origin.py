@@ -12,6 +12,9 @@ from jupyter_server.base.handlers import APIHandler
 EXPOSED = "X-Request-ID, ETag, Retry-After, Content-Disposition"
 """Headers of answers that a page of an allowed origin may read."""
 HEADER_NAMES = re.compile(r"[\w-]{1,64}(?: ?, ?[\w-]{1,64}){0,63}", re.ASCII)
+GUARD = "__guard__"
+"""The attribute that ``guard`` sets on a method: the action, and whether kernels may call it."""
+VERBS = ("get", "post", "put", "patch", "delete")
 
 
 class CrossOriginHandler(APIHandler):
@@ -40,11 +43,6 @@ class CrossOriginHandler(APIHandler):
 
 
 # Makes the ``Allow`` header, which lists the HTTP methods that a handler implements.
-
-
-GUARD = "__guard__"
-"""The attribute that ``guard`` sets on a method: the action, and whether kernels may call it."""
-VERBS = ("get", "post", "put", "patch", "delete")
 
 
 def list_verbs(handler: type[Any]) -> list[str]:

@@ -55,6 +55,38 @@ SECURITY: Mapping[str, Mapping[str, str]] = {
 }
 EXAMPLES = Path(__file__).with_name("examples.json")
 """Examples that were recorded from a server with a scripted model."""
+LIMITS: Mapping[str, int] = {
+    "body_bytes": MAX_BODY,
+    "json_depth": MAX_DEPTH,
+    "json_values": MAX_VALUES,
+    "id_characters": MAX_ID,
+    "messages": MAX_MESSAGES,
+    "parts_of_a_message": MAX_PARTS,
+    "calls_of_a_message": MAX_CALLS,
+    "characters_of_all_messages": MAX_TEXT,
+    "media_of_a_turn": MAX_PICTURES,
+    "media_bytes_of_a_turn": MAX_PICTURES_BYTES,
+    "details_bytes_of_a_call": MAX_DETAILS_BYTES,
+    "values_of_a_declared_schema": SCHEMA_VALUES,
+    "values_of_all_declared_tools": TOOLS_VALUES,
+}
+DESCRIPTION = """\
+This API serves the same agent, sessions, files and permissions that the notebook uses.
+
+**Who may call.** A person, with the token of the server as `Authorization: Bearer ...` or `x-api-key: ...`, or in the \
+browser with a cookie and its XSRF token; the kernel of a notebook with its own credential, for the sessions of that \
+notebook; and a program with a token that `agent-kernel token new` created, for the routes that the token's scopes \
+allow. `x-action` of an operation is the action on `agent` that the server's authorizer must allow: read, write or \
+execute.
+
+**Errors.** Every error has a JSON body in the format that the operation names. It contains the id of the request, \
+which is also in the header `X-Request-ID` and in the log of the server. A method that a path does not support is \
+answered with 405 and the header `Allow`, an unknown path with 404.
+
+**Requests.** Bodies are JSON in UTF-8; numbers must be finite, and an object must not repeat a key. HEAD is answered \
+like GET, without the body. The limits are in `x-limits`. A request with more than `body_bytes` bytes is answered with \
+413; uploads of files have a limit of their own.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,37 +316,3 @@ def examples() -> Mapping[str, Mapping[str, Any]]:
 
 
 # Defines the limits of all routes, and the introduction of the OpenAPI document.
-
-
-LIMITS: Mapping[str, int] = {
-    "body_bytes": MAX_BODY,
-    "json_depth": MAX_DEPTH,
-    "json_values": MAX_VALUES,
-    "id_characters": MAX_ID,
-    "messages": MAX_MESSAGES,
-    "parts_of_a_message": MAX_PARTS,
-    "calls_of_a_message": MAX_CALLS,
-    "characters_of_all_messages": MAX_TEXT,
-    "media_of_a_turn": MAX_PICTURES,
-    "media_bytes_of_a_turn": MAX_PICTURES_BYTES,
-    "details_bytes_of_a_call": MAX_DETAILS_BYTES,
-    "values_of_a_declared_schema": SCHEMA_VALUES,
-    "values_of_all_declared_tools": TOOLS_VALUES,
-}
-DESCRIPTION = """\
-This API serves the same agent, sessions, files and permissions that the notebook uses.
-
-**Who may call.** A person, with the token of the server as `Authorization: Bearer ...` or `x-api-key: ...`, or in the \
-browser with a cookie and its XSRF token; the kernel of a notebook with its own credential, for the sessions of that \
-notebook; and a program with a token that `agent-kernel token new` created, for the routes that the token's scopes \
-allow. `x-action` of an operation is the action on `agent` that the server's authorizer must allow: read, write or \
-execute.
-
-**Errors.** Every error has a JSON body in the format that the operation names. It contains the id of the request, \
-which is also in the header `X-Request-ID` and in the log of the server. A method that a path does not support is \
-answered with 405 and the header `Allow`, an unknown path with 404.
-
-**Requests.** Bodies are JSON in UTF-8; numbers must be finite, and an object must not repeat a key. HEAD is answered \
-like GET, without the body. The limits are in `x-limits`. A request with more than `body_bytes` bytes is answered with \
-413; uploads of files have a limit of their own.
-"""

@@ -19,6 +19,33 @@ from jupyter_ext.api.openapi.document import document
 from jupyter_ext.api.schemas.operation import Raw, operation
 
 PREFIX = "/agent/v1"
+STYLE = """\
+:root { color-scheme: dark; --line: #2e3440; --dim: #a7b0c0; --soft: #161a22; --key: #8ab4f8; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1rem 6rem; max-width: 64rem; background: #0d1017; color: #e6e9ef;
+  font: 15px/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; margin: 0 0 .25rem; }
+h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem; border-bottom: 1px solid var(--line); padding-bottom: .25rem; }
+h4 { font-size: .85rem; margin: 1rem 0 .25rem; color: var(--dim); text-transform: uppercase; letter-spacing: .04em; }
+a { color: var(--key); }
+nav { display: flex; flex-wrap: wrap; gap: .3rem .9rem; }
+code, pre { font: 13px/1.5 ui-monospace, monospace; }
+pre { background: var(--soft); padding: .75rem; overflow: auto; border-radius: 6px; max-height: 32rem; }
+details { border: 1px solid var(--line); border-radius: 6px; margin: .4rem 0; background: #11151c; }
+details > div { padding: 0 1rem 1rem; }
+summary { cursor: pointer; padding: .5rem .75rem; }
+summary:focus-visible, a:focus-visible, pre:focus-visible { outline: 2px solid var(--key); outline-offset: 2px; }
+summary b { display: inline-block; min-width: 4.2rem; font: 600 12px ui-monospace, monospace; color: var(--key); }
+summary span { color: var(--dim); margin-left: .6rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; vertical-align: top; padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); }
+.dim { color: var(--dim); }
+@media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth; } }
+@media print { body { background: #fff; color: #000; } }
+"""
+STYLE_HASH = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+CODE = re.compile(r"`([^`]+)`")
+STRONG = re.compile(r"\*\*([^*]+)\*\*")
 
 
 class OpenApiHandler(AgentHandler):
@@ -62,35 +89,6 @@ def _document_page(base_url: str) -> str:
 
 
 # Renders the document as one HTML page without scripts, which can be used with the keyboard and printed.
-
-
-STYLE = """\
-:root { color-scheme: dark; --line: #2e3440; --dim: #a7b0c0; --soft: #161a22; --key: #8ab4f8; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1rem 6rem; max-width: 64rem; background: #0d1017; color: #e6e9ef;
-  font: 15px/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; margin: 0 0 .25rem; }
-h2 { font-size: 1.1rem; margin: 2.5rem 0 .5rem; border-bottom: 1px solid var(--line); padding-bottom: .25rem; }
-h4 { font-size: .85rem; margin: 1rem 0 .25rem; color: var(--dim); text-transform: uppercase; letter-spacing: .04em; }
-a { color: var(--key); }
-nav { display: flex; flex-wrap: wrap; gap: .3rem .9rem; }
-code, pre { font: 13px/1.5 ui-monospace, monospace; }
-pre { background: var(--soft); padding: .75rem; overflow: auto; border-radius: 6px; max-height: 32rem; }
-details { border: 1px solid var(--line); border-radius: 6px; margin: .4rem 0; background: #11151c; }
-details > div { padding: 0 1rem 1rem; }
-summary { cursor: pointer; padding: .5rem .75rem; }
-summary:focus-visible, a:focus-visible, pre:focus-visible { outline: 2px solid var(--key); outline-offset: 2px; }
-summary b { display: inline-block; min-width: 4.2rem; font: 600 12px ui-monospace, monospace; color: var(--key); }
-summary span { color: var(--dim); margin-left: .6rem; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; padding: .3rem .75rem .3rem 0; border-top: 1px solid var(--line); }
-.dim { color: var(--dim); }
-@media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth; } }
-@media print { body { background: #fff; color: #000; } }
-"""
-STYLE_HASH = "sha256-" + base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-CODE = re.compile(r"`([^`]+)`")
-STRONG = re.compile(r"\*\*([^*]+)\*\*")
 
 
 def page(document: Mapping[str, Any]) -> str:

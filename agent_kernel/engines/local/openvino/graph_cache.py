@@ -24,6 +24,14 @@ GRAPH = "openvino_model.xml"
 SPARE = 1.2
 """Free disk space that is needed to store a graph, as a multiple of the GGUF file's size. With less space, the graph is
 not stored."""
+MANIFEST = "manifest.json"
+SOURCE_BYTES = 16 << 20
+"""Number of bytes at the beginning of a GGUF file whose digest is stored. The vocabulary lies in them: one of 150,000
+tokens takes 6 MB."""
+SAMPLE = "def f(x):  # Grüße, 世界 🙂\n    return {'a': [x, 1.5e3]}\n<|im_start|>user\n"
+"""Text that a stored tokenizer must encode like the one it was derived from: words, code, spaces, other scripts."""
+PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
+"""One thread, because waking several takes ten times as long as the work for one token."""
 
 
 class BuiltModel:
@@ -97,15 +105,7 @@ def is_built(path: Path, cache_dir: Path) -> bool:
 # derived again.
 
 
-MANIFEST = "manifest.json"
 FILES = tuple(f"openvino_{part}.{kind}" for part in ("tokenizer", "detokenizer") for kind in ("xml", "bin"))
-SOURCE_BYTES = 16 << 20
-"""Number of bytes at the beginning of a GGUF file whose digest is stored. The vocabulary lies in them: one of 150,000
-tokens takes 6 MB."""
-SAMPLE = "def f(x):  # Grüße, 世界 🙂\n    return {'a': [x, 1.5e3]}\n<|im_start|>user\n"
-"""Text that a stored tokenizer must encode like the one it was derived from: words, code, spaces, other scripts."""
-PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-"""One thread, because waking several takes ten times as long as the work for one token."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,6 +87,8 @@ file names. A retry may import."""
 NO_READING = r"(?:[^r]|r(?:r|er|ear|eadr)*(?:[^re]|e[^ra]|ea[^rd]|ead[^r_]))*(?:r(?:r|er|ear|eadr)*(?:e(?:ad?)?)?)?"
 """Matches code without "read_", for a retry of code about existing tables: it must not read a file instead of using
 them."""
+ASKED = "Call the tool {name}: {description}\nWrite its arguments as JSON that fits this schema: {schema}"
+CHOOSE = "Which of these tools helps with that?\n{tools}\nAnswer with its name."
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,10 +323,6 @@ def _round_usage(spent: Usage, usage: Usage) -> Usage:
 
 
 # Decodes a required call of a tool other than ``python`` as JSON under a grammar, for the code-fence protocol.
-
-
-ASKED = "Call the tool {name}: {description}\nWrite its arguments as JSON that fits this schema: {schema}"
-CHOOSE = "Which of these tools helps with that?\n{tools}\nAnswer with its name."
 
 
 def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:

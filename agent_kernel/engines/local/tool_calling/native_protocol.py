@@ -50,6 +50,13 @@ from agent_kernel.engines.local.tool_calling.template_response_parser import Dec
 
 ENTRIES = 1024
 CHARS = 4_000_000
+ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
+"""End-of-turn tags of different models. If a model's template contains one, the answer ends there, even if the
+vocabulary defines another end."""
+SHOWN = (*MARKS, *template_response_parser.MARKS, *reasoning.TAGS)
+NAME_TOKENS = 96
+NO_CALL = r"[^\s<\[{`][\s\S]*"
+"""Matches an answer that does not begin like a call, for a model that would otherwise call a tool when it must not."""
 
 
 class VerbatimCalls:
@@ -80,15 +87,6 @@ class VerbatimCalls:
     def forget(self, message: Message) -> None:
         _, text = self._texts.pop(message.calls[0].id, (message, ""))
         self._chars -= len(text)
-
-
-ENDS = ("<|eom_id|>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>")
-"""End-of-turn tags of different models. If a model's template contains one, the answer ends there, even if the
-vocabulary defines another end."""
-SHOWN = (*MARKS, *template_response_parser.MARKS, *reasoning.TAGS)
-NAME_TOKENS = 96
-NO_CALL = r"[^\s<\[{`][\s\S]*"
-"""Matches an answer that does not begin like a call, for a model that would otherwise call a tool when it must not."""
 
 
 class Native:

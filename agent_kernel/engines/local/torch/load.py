@@ -38,6 +38,12 @@ PROBE_ROWS = 128
 PROBE_RUNS = 7
 _NO_MEMORY = ("can't allocate memory", "out of memory", "not enough memory", "Cannot allocate memory")
 """Texts in RuntimeErrors and OSErrors by which the libraries report that memory ran out."""
+CONFIG = "config.json"
+GROWTH = 4.5
+"""Largest size of the converted files as a multiple of the GGUF file: a 4-bit file has 4.5 bits per weight, the
+converted files have 16."""
+NAMED_IN = ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json")
+VIDEO = "video_processor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +311,6 @@ def _precision(dtype: Any) -> str:
 # reader sees an incomplete one. Two processes may convert the same file at the same time.
 
 
-CONFIG = "config.json"
-GROWTH = 4.5
-"""Largest size of the converted files as a multiple of the GGUF file: a 4-bit file has 4.5 bits per weight, the
-converted files have 16."""
-
-
 class ConvertedModel:
     def __init__(self, path: Path, cache_dir: Path) -> None:
         self._path = path
@@ -360,10 +360,6 @@ def _as_plain(torch: Any, model: Any) -> None:
     if head is not None and head.weight is not embedding.weight and torch.equal(head.weight, embedding.weight):
         model.config.tie_word_embeddings = True
         model.tie_weights()
-
-
-NAMED_IN = ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json")
-VIDEO = "video_processor"
 
 
 def load_processor(transformers: Any, path: Path, **how: Any) -> Any:
