@@ -3,12 +3,15 @@
 It serves tests, demonstrations without a model, and benchmarks of everything except the model. A script is a list of
 rounds; each model call plays one:
 
-{"text": "Hello", "deltas": 5, "delay": 0.02, text in 5 pieces, 0.02 s before each "gate": "go", the second half of the
-text waits until this file exists, in the folder of the script "reasoning": "Hm.", "calls": [{"name": "python",
-"arguments": {"code": "1 + 1"}}], "when": "word", only if the last message of the user contains this "loop": true, may
-be played again; others are played once "finish": "length", the answer counts as cut at the token limit "fault": "crash"
-| "hang" | any other text = EngineError with it, raised after the text} {"infill": "len(values)", "when": "/ "}
-completes code; "when" must be in the code before the cursor
+    {"text": "Hello", "deltas": 5, "delay": 0.02,     text in 5 pieces, 0.02 s before each
+     "gate": "go",          the second half of the text waits until this file exists, in the folder of the script
+     "reasoning": "Hm.",
+     "calls": [{"name": "python", "arguments": {"code": "1 + 1"}}],
+     "when": "word",        only if the last message of the user contains this
+     "loop": true,          may be played again; others are played once
+     "finish": "length",    the answer counts as cut at the token limit
+     "fault": "crash" | "hang" | any other text = EngineError with it, raised after the text}
+    {"infill": "len(values)", "when": "/ "}           completes code; "when" must be in the code before the cursor
 
 Each model call plays the first round whose conditions the request meets. Calls are left out if the request has no tools
 or its ``tool_choice`` is none. A text ends before the first stop sequence of the request. Each word counts as one
@@ -52,7 +55,8 @@ LOGPROB = -0.25
 
 class ScriptedEngine:
     """The engine that plays ``script``, which is a list of rounds or the path of a JSON file with such a list.
-    ``records``: it keeps every request, for tests. Raises InvalidRequest."""
+    ``max_recorded`` is the maximum number of requests that it records, the newest ones; None means all. Raises
+    InvalidRequest."""
 
     def __init__(
         self,
@@ -61,7 +65,7 @@ class ScriptedEngine:
         context_length: int = 32_768,
         vision: bool = False,
         batches: bool = False,
-        records: bool = True,
+        max_recorded: int | None = None,
     ) -> None:
         self._rounds = _read(script)
         self._folder = script.parent if isinstance(script, Path) else Path()
@@ -69,11 +73,11 @@ class ScriptedEngine:
         self._vision = vision
         self._batches = batches
         self._context_length = context_length
-        self._records = records
+        self._max_recorded = max_recorded
         self._seen: dict[str, list[str]] = {}
         self._calls = 0
         self.requests: list[EngineRequest] = []
-        """Every request so far, for tests that check what the model saw; empty without ``records``."""
+        """The recorded requests, for tests that check what the model saw."""
 
     def info(self) -> EngineInfo:
         return EngineInfo(
@@ -83,8 +87,9 @@ class ScriptedEngine:
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         started = time.monotonic()
         self._check(request)
-        if self._records:
-            self.requests.append(request)
+        self.requests.append(request)
+        if self._max_recorded is not None:
+            del self.requests[: -self._max_recorded]
         script = self._next(_last_user_text(request.messages))
         first = 0.0
         if reasoning := script.get("reasoning"):

@@ -60,6 +60,8 @@ from agent_kernel.turn.turn_writer import TurnWriter
 log = logging.getLogger(__name__)
 RECOVER_EVERY_S = 30.0
 SWEEP_EVERY_S = 3600.0
+MAX_RECORDED = 16
+"""Maximum number of requests that the scripted engine of a server records."""
 
 
 def _create_scripted_engine(settings: Settings) -> Engine:
@@ -67,7 +69,7 @@ def _create_scripted_engine(settings: Settings) -> Engine:
         raise InvalidRequest("The scripted engine needs a script.", hint="Set script (AGENT_KERNEL_SCRIPT) to a file.")
     from agent_kernel.engines.scripted import ScriptedEngine
 
-    return ScriptedEngine(Path(settings.script), records=False)
+    return ScriptedEngine(Path(settings.script), max_recorded=MAX_RECORDED)
 
 
 def _create_local_engine(settings: Settings) -> Engine:

@@ -1,7 +1,7 @@
 """A program that extracts the text of a document: it reads the file from standard input and writes the text to standard
 output.
 
-python -I document_worker.py FORMAT < FILE
+    python -I document_worker.py FORMAT < FILE
 
 It runs as a separate process with limits, because somebody may have written a file that exploits a parser. It uses only
 the standard library and the library that reads the format, which it imports when needed. Exit codes: 0; 3 with a line
