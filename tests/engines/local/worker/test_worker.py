@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -30,7 +31,11 @@ async def test_a_worker_has_the_settings_of_the_allocator_that_the_user_has_not_
         monkeypatch.setenv("GLIBC_TUNABLES", own)
     worker = await WorkerProcess.start(sys.executable, tmp_path)
     try:
-        variables = Path(f"/proc/{worker.pid}/environ").read_text(encoding="utf-8").split("\0")
+        environ = Path(f"/proc/{worker.pid}/environ")
+        async with asyncio.timeout(20):
+            while not (text := environ.read_text(encoding="utf-8")):  # empty while the process begins its program
+                await asyncio.sleep(0.01)
+        variables = text.split("\0")
     finally:
         await worker.aclose()
     assert f"GLIBC_TUNABLES={expected}" in variables
