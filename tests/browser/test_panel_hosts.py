@@ -94,7 +94,7 @@ def test_commands_of_the_notebook_reach_the_agent_and_stop_works_while_the_kerne
     lab.output(0).click(button="right")
     page.get_by_text("Agent: Fix").click()
     log = side(page).get_by_role("log")
-    expect(log).to_contain_text("Correct the cell In[1], which failed with ZeroDivisionError", timeout=30_000)
+    expect(log).to_contain_text("Correct cell [1], which failed with ZeroDivisionError", timeout=30_000)
     expect(log).to_contain_text("Divide by one.", timeout=30_000)
     expect(log.get_by_role("group", name="Correction of cell 1")).to_contain_text("print(1 / 1)", timeout=30_000)
     lab.picture("panel-fixes-an-error")

@@ -176,7 +176,7 @@ def test_conversations_are_found_renamed_and_opened_and_nothing_is_lost_offline(
     panel.get_by_role("button", name="Back to the conversation").click()
 
     wire.cut()
-    expect(panel.get_by_text("What you type here stays")).to_be_visible(timeout=SLOW)
+    expect(panel.get_by_text("Text that you type here is kept")).to_be_visible(timeout=SLOW)
     say(panel, "typed while it was away")
     expect(panel.get_by_label("Message to the agent")).to_have_value("typed while it was away")
     lab.picture("shell-offline-dark")
