@@ -374,7 +374,7 @@ async def test_an_engine_that_a_person_chooses_is_that_of_the_session_at_both_se
     assert [(await current(client))["name"] for client in clients] == ["near", "near"]
     await two.put("agent/v1/engine", json={"session": "chooses", "model": f"{NOWHERE}#mine"})
     assert (await current(two))["name"] == f"{NOWHERE}#mine"
-    assert "on another server" in (await current(one))["problem"]
+    assert "known only on the server where it was chosen" in (await current(one))["problem"]
     await one.put("agent/v1/engine", json={"session": "chooses", "model": ""})
     assert [(await current(client))["name"] for client in clients] == ["", ""]
 
