@@ -220,8 +220,9 @@ async def test_samples_that_fail_leave_the_likeliest_program() -> None:
     assert (result.text, tool.ran, tool.tried) == ("Done.", ["print(7)"], [])
 
 
+@pytest.mark.parametrize("prompt", ["Go.", "Answer in the form @n[count]."])
 async def test_samples_that_take_much_longer_than_the_first_program_have_no_vote(
-    monkeypatch: pytest.MonkeyPatch,
+    prompt: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(voting_engine, "MIN_PATIENCE_S", 0.2)
     slow: dict[str, Any] = {"text": "x", "delay": 30.0, "calls": [python("print(9)")]}
@@ -231,7 +232,7 @@ async def test_samples_that_take_much_longer_than_the_first_program_have_no_vote
         {"calls": [python("print(8)")]},
         {"text": "Done."},
     ]
-    tool, _, _ = await ask(script, "thorough")
+    tool, _, _ = await ask(script, "thorough", prompt=prompt)
     assert (tool.ran, tool.tried) == (["print(7)"], [["print(7)", "print(8)"]])
 
 
