@@ -330,8 +330,7 @@ def _type(cells: Sequence[str]) -> str:
 
 
 def _date_type(dates: Sequence[re.Match[str]]) -> str:
-    """Return how pandas has to parse a column of dates: ``date`` (its default), ``day first``, or ``str`` if the order
-    of day and month is unknown, because no date with slashes has a number above 12."""
+    """Return ``date``, ``day first``, or ``str`` if no date with slashes has a number above 12, which shows the day."""
     is_month_first = all(match[3] and int(match[1]) <= 12 for match in dates)
     if is_month_first and any(int(match[3]) > 12 for match in dates):
         return "date"
