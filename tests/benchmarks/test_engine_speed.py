@@ -211,3 +211,21 @@ def bare_rate(library: OpenVino, number: int) -> float:
     while library.running():
         times += [time.monotonic() for one, piece in library.step() if one == key and piece.ids]
     return (len(times) - 1) / (times[-1] - times[0])
+
+
+async def test_four_requests_with_one_prompt_are_faster_together_than_one_and_then_three(
+    engine: LocalEngine, say: Say
+) -> None:
+    """The four compute their prompt once in both cases; together, the first one also shares the decoding."""
+
+    async def seconds(number: int, *groups: int) -> float:
+        asked = [user(note(number, 500))]
+        started = time.monotonic()
+        for count in groups:
+            await asyncio.gather(*(turn(engine, asked, 60) for _ in range(count)))
+        return time.monotonic() - started
+
+    pairs = [(await seconds(100 + run, 1, 3), await seconds(200 + run, 4)) for run in range(RUNS)]
+    ratio = statistics.median(together / after for after, together in pairs)
+    say(f"four requests with one prompt: together {ratio:.2f} times one and then three")
+    assert ratio < 0.9
