@@ -1,6 +1,6 @@
 /** A chart that consists of data. The notebook can draw it, so the panel offers to insert a cell there. */
 import { useContext, useState } from "preact/hooks";
-import { ToolbarIcon } from "../markdown/ToolbarIcon";
+import { Icon } from "../markdown/Icon";
 import { PanelContext } from "../conversation/panelContext";
 import { JsonTree } from "./JsonTree";
 import { trans } from "../translation/translation";
@@ -24,7 +24,7 @@ export function Chart({ mime, text, value, alt }: { mime: string; text: string; 
       </p>
       {notebook?.bound.value && text.length <= MAX_INSERTED && (
         <button type="button" class="ak-more" onClick={open}>
-          <ToolbarIcon name="notebook" /> {trans.__("Open in the notebook")}
+          <Icon name="notebook" /> {trans.__("Open in the notebook")}
         </button>
       )}
       <span role="status">{said}</span>

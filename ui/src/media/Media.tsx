@@ -1,24 +1,25 @@
 /** Media of a call or of a prompt, rendered by type and fetched when scrolled into view. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState, useContext } from "preact/hooks";
 import { Markdown } from "../markdown/Markdown";
-import { IconButton } from "../markdown/IconButton";
+import { IconButton } from "../markdown/Icon";
 import { useShortMessage } from "../markdown/useShortMessage";
 import type { Medium } from "../wire/events";
 import { BUNDLE } from "./bundle";
 import { Chart } from "./Chart";
-import { CopyAsCell } from "./CopyAsCell";
 import { JsonTree } from "./JsonTree";
 import { describe, fileName, type Look, lookOf } from "./mediaTypes";
 import { useNear } from "../markdown/useNear";
 import { useBytes } from "./useBytes";
 import "./media.css";
-import { Picture } from "./Picture";
+import { Picture, clean, Svg } from "./Picture";
 import { saveFile } from "./saveFile";
-import { clean, Svg } from "./Svg";
 import { isRows } from "./rows";
 import { HtmlTable, RowsTable } from "./Table";
 import { trans } from "../translation/translation";
+import { PanelContext } from "../conversation/panelContext";
+import { copy } from "../markdown/clipboard";
+import { errorMessage } from "../transport/transport";
 
 const MAX_TEXT = 100_000;
 const MAX_READ = 8 << 20;
@@ -152,4 +153,20 @@ async function download(blob: Blob, { mime, hash = "" }: Medium): Promise<void> 
   const kept = look === "svg" ? new Blob([clean(await blob.text())]) : blob;
   const name = look === "html" ? fileName("text/plain", hash) : fileName(mime, hash);
   saveFile(new Blob([kept], { type: "application/octet-stream" }), name);
+}
+
+/** A button that puts the code of a table or a plot into the notebook. `say` shows what came of it. */
+export function CopyAsCell({ code, say }: { code: string; say: (text: string) => void }) {
+  const notebook = useContext(PanelContext)?.host.notebook;
+  const insert = async (): Promise<string> => {
+    // Where the host cannot change cells, such as in a widget, there is no notebook for this button either.
+    if (!notebook?.bound.value || !notebook.changes) {
+      await copy(code);
+      return trans.__("There is no notebook here, so the code was copied.");
+    }
+    notebook.reveal(await notebook.insert(code, "below"));
+    return trans.__("Inserted");
+  };
+  const attempt = () => insert().then(say, (error: unknown) => say(errorMessage(error)));
+  return <IconButton icon="cell" label={trans.__("Copy as cell")} onClick={() => void attempt()} />;
 }

@@ -2,7 +2,7 @@
  * from the code alone. Programs that the rules do not know are named by the line that says most. */
 import { trans } from "../translation/translation";
 
-export interface CodeTitle {
+interface CodeTitle {
   verb: string;
   target: string;
 }

@@ -10,7 +10,7 @@ import { highlight } from "../../src/markdown/languages";
 import { sanitise, type Kind } from "../../src/markdown/sanitise";
 import { cellOf } from "../../src/media/Chart";
 import { JsonTree } from "../../src/media/JsonTree";
-import { clean } from "../../src/media/Svg";
+import { clean } from "../../src/media/Picture";
 import { HtmlTable, RowsTable } from "../../src/media/Table";
 import corpus from "../../../tests/corpus/xss.json";
 

@@ -3,7 +3,7 @@ import { render } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { PanelContext, type PanelParts } from "../../src/conversation/panelContext";
-import { CopyAsCell } from "../../src/media/CopyAsCell";
+import { CopyAsCell } from "../../src/media/Media";
 import { WidgetNotebook } from "../../src/widget/notebook";
 
 const CODE = "df.plot()";

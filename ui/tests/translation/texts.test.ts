@@ -31,7 +31,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
     "error of cell …", // shownTitle translates it
   ],
   "conversation/conversation.ts": ["session without a notebook"],
-  "conversation/panelContext.ts": ["This component must be rendered inside of a panel."],
+  "conversation/panelContext.ts": ["This component must be rendered inside of a panel.", "outside of a panel"],
   "conversation/preferences.ts": ["enter makes a new line"],
   "conversation/sessions.ts": ["no upload"],
   "lab/commands.ts": ["Accel Shift L", "Notebook"],
@@ -59,7 +59,6 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "view/ModelServers.tsx": ["http://localhost:8000/v1"],
   "view/Source.tsx": ["U+"],
   "view/StateCardList.tsx": ["a larger model was offered"],
-  "view/panelStateContext.ts": ["outside of a panel"],
   "webapp/login.ts": [
     "cat ~/.local/share/agent-kernel/serve-token",
     "agent-kernel token new --user NAME \\\n  --scope turns --scope sessions \\\n  --scope files",

@@ -2,7 +2,7 @@ import { render } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Desk } from "../../src/conversation/panelState";
-import { OnDesk } from "../../src/view/panelStateContext";
+import { OnDesk } from "../../src/conversation/panelContext";
 import { Import } from "../../src/view/Import";
 
 let place: HTMLElement;

@@ -8,7 +8,7 @@ import type { PanelHost } from "../../src/conversation/panelContext";
 import { ApiError } from "../../src/transport/transport";
 import { SidecarCards } from "../../src/view/SidecarCards";
 import { PanelContext } from "../../src/conversation/panelContext";
-import type { Sidecar } from "../../src/wire/sidecar";
+import type { Sidecar } from "../../src/wire/bodyTypes";
 
 const BESIDE: Sidecar = {
   name: "work.agent.json",
