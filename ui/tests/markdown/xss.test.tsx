@@ -8,7 +8,7 @@ import { Markdown } from "../../src/markdown/Markdown";
 import { Formula } from "../../src/markdown/Formula";
 import { highlight } from "../../src/markdown/languages";
 import { sanitise, type Kind } from "../../src/markdown/sanitise";
-import { cellOf } from "../../src/media/Chart";
+import { cellOf } from "../../src/media/Media";
 import { JsonTree } from "../../src/media/JsonTree";
 import { clean } from "../../src/media/Picture";
 import { HtmlTable, RowsTable } from "../../src/media/Table";

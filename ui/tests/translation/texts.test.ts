@@ -46,7 +46,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "lab/sidebar.ts": ["agent-kernel: the settings of the panel cannot be loaded; their defaults apply."],
   "lab/status.ts": ["ak-status jp-StatusBar-TextItem"],
   "markdown/elements.tsx": ["noopener noreferrer nofollow"],
-  "media/Chart.tsx": ["plotly"],
+  "media/Media.tsx": ["plotly"],
   "media/Picture.tsx": ["no frames"],
   "media/rows.ts": ["NaN", "NaT", "True", "False"],
   "transport/server.ts": ["Authorization", "Content-Type"],
