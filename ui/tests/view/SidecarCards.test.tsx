@@ -3,6 +3,7 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { act } from "preact/test-utils";
 import { beforeEach, expect, test, vi } from "vitest";
+import { place } from "../place";
 import type { Conversation } from "../../src/conversation/conversation";
 import type { PanelHost } from "../../src/conversation/panelContext";
 import { ApiError } from "../../src/transport/transport";
@@ -36,11 +37,9 @@ const BESIDE: Sidecar = {
   },
 };
 
-let place: HTMLElement;
 let number = 0;
 
 beforeEach(() => {
-  place = document.body.appendChild(document.createElement("div"));
   number += 1;
 });
 
