@@ -71,12 +71,14 @@ test("the check finds texts that bypass the translation", () => {
     const a = <p title="Two words">Hello {name}{late && "late"}</p>;
     const b = key === "Enter" ? trans.__("Press %1", "the key") : \`\${n} turns\`;
     const c = trans.__(label);
+    const e = () => trans.__("late");
     const d = { gone: "removed: ", kind: "note", where: "http:" };
   `;
   expect(literalsOf("a.tsx", source)).toEqual({
-    translated: [{ one: "Press %1" }],
+    translated: [{ one: "Press %1" }, { one: "late" }],
     bypassing: ["Two words", "Hello", "late", "the key", "removed: "],
     computed: ["trans.__(label)"],
+    early: ['trans.__("Press %1", "the key")', "trans.__(label)"],
   });
 });
 
@@ -95,6 +97,10 @@ test("every text is a literal where it is translated, so that the catalog can be
     "translation/translation.ts: current.texts.__(text, ...values)",
     "translation/translation.ts: current.texts._n(one, many, count, ...values)",
   ]);
+});
+
+test("no text is translated while its module is loaded", () => {
+  expect([...FOUND].flatMap(([file, { early }]) => early.map((call) => `${file}: ${call}`))).toEqual([]);
 });
 
 test("the German catalog has every text with the same values, and no other", () => {
