@@ -91,8 +91,8 @@ def unusable_value(output: str, question: str) -> str:
 
 
 def _other_kind(value: str, description: str) -> str:
-    """Return what the question describes if the value is of another kind: a number if the value is text, or text if it
-    is a number. Return an empty string if the kinds agree or the question describes none."""
+    """Return the kind of value that the question asks for ("a number", "text", or a list of options) if ``value`` is of
+    another kind. Return an empty string if the kinds agree, or if ``description`` names no kind."""
     kinds = [match.lastgroup or "text" for match in KIND.finditer(description[:MAX_KIND])]
     if not kinds:
         return ""

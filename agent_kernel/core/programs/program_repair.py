@@ -313,7 +313,7 @@ def _days(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     for node in failure.failed:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_integer(node.right):
             end = failure.span(node.left)[1]
-            # The node of ``(a - b)`` ends before the closing parenthesis; ``.dt.days`` belongs behind it.
+            # The node of ``(a - b)`` ends before the closing parenthesis; ``.dt.days`` is inserted after it.
             closing = re.match(r"\s*\)", failure.code[end:])
             yield (end + (closing.end() if closing else 0),) * 2 + (".dt.days",)
             return

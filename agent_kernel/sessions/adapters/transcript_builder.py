@@ -107,7 +107,7 @@ class _Tree:
 
     def add(self, branch: SourceBranch) -> None:
         """Add a branch: the messages that it shares with an earlier one stay where they are, and the others form a new
-        segment behind them."""
+        segment after them."""
         if not (1 <= len(branch.name) <= MAX_BRANCH_NAME and branch.name.isprintable()):
             raise InvalidRequest(f"The name of a branch must have 1 to {MAX_BRANCH_NAME} printable characters.")
         end = len(self.branches)

@@ -145,7 +145,7 @@ def _unpack(namespace: str, packed: bytes) -> Entry:
 
 class RedisBus:
     """A MessageBus in the Redis, Valkey or cluster that ``url`` names, with a connection for each of its two threads.
-    A topic without a new message for as long as its last one is kept is deleted."""
+    A topic is deleted when its newest message expires."""
 
     def __init__(self, url: str) -> None:
         self._sender = RedisConnection(url, "redis_bus.lua")

@@ -2,7 +2,7 @@
 import type { SplitPanel, Widget } from "@lumino/widgets";
 
 const WIDTH_PX = 380;
-/** The notebook keeps at least this share of what both have. */
+/** The notebook keeps at least this share of the width of the notebook and the side bar together. */
 const REST = 0.4;
 
 /** Make the side bar of the widget WIDTH_PX wide if it is narrower. Returns whether its width could be read. */

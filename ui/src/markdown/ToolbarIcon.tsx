@@ -1,4 +1,4 @@
-/** Icons on buttons; the label of the button has the meaning. */
+/** Icons on buttons. Screen readers read the label of the button in their place. */
 
 const PATHS = {
   copy: "M5 5h8v9H5z M3 11V2h8",

@@ -6,7 +6,7 @@ import { IconButton } from "../markdown/IconButton";
 import { trans } from "../translation/translation";
 import { errorMessage } from "../transport/transport";
 
-/** `say` shows what came of it. */
+/** `say` shows the user whether the code was inserted or copied. */
 export function CopyAsCell({ code, say }: { code: string; say: (text: string) => void }) {
   const notebook = useContext(PanelContext)?.host.notebook;
   const insert = async (): Promise<string> => {

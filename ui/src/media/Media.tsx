@@ -107,7 +107,7 @@ function Text({ look, mime, text, alt }: { look: Look; mime: string; text: strin
     case "markdown":
       return <Markdown text={text} done={true} />;
     case "latex":
-      // Between dollars it is a formula; anything else is a document, or mathematics of packages that are not here.
+      // Text between dollar signs is a formula. Other text is a document, or needs LaTeX packages that the page lacks.
       return text.trim().startsWith("$") ? <Markdown text={text} done={true} /> : plain;
     case "table":
     case "chart":

@@ -127,7 +127,7 @@ export function Composer() {
           aria-label={trans.__("Message to the agent")}
           placeholder={
             runs
-              ? trans.__("The next message waits for its turn")
+              ? trans.__("The next message waits until the turn ends")
               : conversation.notebook
                 ? trans.__("Ask, or / for commands, @ for variables")
                 : trans.__("Ask, or / for commands")

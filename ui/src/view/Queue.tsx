@@ -1,4 +1,4 @@
-/** Messages that wait for the running turn; each can be taken back. */
+/** Messages that wait for the running turn; each can be returned to the message field. */
 import { askedText } from "../turn/askedText";
 import { useDesk } from "./panelStateContext";
 import { trans } from "../translation/translation";
@@ -15,6 +15,7 @@ export function Queue() {
           <span class="ak-state">{index === 0 ? trans.__("next") : trans.__("after %1 others", index + 1)}</span>
           <button
             type="button"
+            title={trans.__("Return this message to the message field")}
             aria-label={trans.__("Take back: %1", askedText(entry.prompt))}
             onClick={() => void conversation.cancel(entry.id)}
           >
