@@ -72,7 +72,11 @@ class Vote:
     @property
     def is_settled(self) -> bool:
         """Whether more than half of the programs agree and they ignore nothing, so that more samples are not needed."""
-        return 2 * self.agree > self.tried and not self.omits
+        return self.is_settled_among(self.tried)
+
+    def is_settled_among(self, programs: int) -> bool:
+        """Whether the winners would be more than half of ``programs`` programs, of which some may not be tried yet."""
+        return 2 * self.agree > programs and not self.omits
 
     @property
     def is_close(self) -> bool:

@@ -126,11 +126,15 @@ class VotingEngine:
                 samples, patience_s = self._start_samples(request, count + 1, number), PATIENCE * first_s
             count += number
             yield WaitChunk(f"comparing {count + 1} programs")
-            replies = await self._finish(samples, max(MIN_PATIENCE_S, patience_s))
-            programs += [code for code, _ in replies]
-            spent = sum((usage for _, usage in replies), spent)
-            winner, decided = await self._best(request, first, programs, tried)
-            if len(replies) < number or (decided and decided.is_settled):
+            before, usage_before = list(programs), spent
+            async with aclosing(self._finished(samples, max(MIN_PATIENCE_S, patience_s))) as finished:
+                async for replies in finished:
+                    programs = before + [code for code, _ in replies]
+                    spent = sum((usage for _, usage in replies), usage_before)
+                    winner, decided = await self._best(request, first, programs, tried)
+                    if decided and decided.is_settled_among(count + 1):
+                        break
+            if len(programs) < count + 1 or (decided and decided.is_settled):
                 break
         if decided:
             self.report(decided)
@@ -183,12 +187,21 @@ class VotingEngine:
         seeds = range(first_seed, first_seed + number)
         return [asyncio.create_task(self._sample_one(shown, seed)) for seed in seeds]
 
-    async def _finish(self, samples: Sequence[_Sample], patience_s: float) -> list[tuple[str, Usage]]:
-        """Return (code, usage) of the samples; the code is empty if the sample contains no program. Samples that are
-        not complete after ``patience_s`` seconds are cancelled and left out."""
+    async def _finished(
+        self, samples: Sequence[_Sample], patience_s: float
+    ) -> AsyncGenerator[list[tuple[str, Usage]], None]:
+        """Yield (code, usage) of all complete samples each time that further ones are complete, in the order of
+        ``samples``. The code is empty if the sample contains no program. Samples that are not complete after
+        ``patience_s`` seconds, or when the caller closes the generator, are cancelled."""
+        deadline = time.monotonic() + patience_s
+        waiting = set(samples)
         try:
-            await asyncio.wait(samples, timeout=patience_s)
-            return [sample.result() for sample in samples if sample.done()]
+            while waiting:
+                left_s = max(0.0, deadline - time.monotonic())
+                done, waiting = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    return
+                yield [sample.result() for sample in samples if sample not in waiting]
         finally:
             await cancel_tasks(*samples)
 
