@@ -46,6 +46,7 @@ def omitted(question: str, code: str) -> list[str]:
         ("-999 means that there is no value.", "print(t['price'].mean())", "print(t[t['price'] != -999].mean())"),
         ("Use the values of meter W-07 only.", "print(t['v'].mean())", "print(t[t['meter'] == 'W-07']['v'].mean())"),
         ("How many cost 20 or more?", "print(len(t))", "print((t['price'] >= 20).sum())"),
+        ("Use the sample standard deviation.", "print(t['v'].std(ddof=0))", "print(t['v'].std())"),
         ("What was sold in May 2023?", "print(t['day'].dt.month == 5)", "print(t['day'].str.startswith('2023-05'))"),
         ("Which is the top 10 percent?", "print(t.max())", "print(t['price'].quantile(0.9))"),
         ("Leave out the rows without discount.", "print(t['price'].sum())", "print(t.dropna()['price'].sum())"),
@@ -93,3 +94,41 @@ def test_text_that_is_no_program_leaves_out_nothing(code: str) -> None:
 
 def test_a_variable_that_the_question_asks_for_need_not_be_used() -> None:
     assert omitted("Make a list named speeds with the speeds.", "speeds = [1]\nprint('done')") == []
+
+
+CATEGORIES = [
+    "Files: power.csv: CSV read by pd.read_csv('power.csv'), 51 rows x 3 columns: year int64, source str, n int64\n"
+    "    year,source,output\n"
+    "    2001,Fossil Fuels,35361\n"
+    "    source values: Fossil Fuels, Nuclear Energy, Renewables\n"
+    "    missing values: output 2"
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_covered"),
+    [
+        ("print(t['n'].sum())", False),
+        ("print(t[t['source'] == 'Renewables']['n'].sum())", True),
+        ("print(t[t.source == 'Renewables'].n.sum())", True),
+        ("print(t.groupby('source')['n'].sum())", True),
+    ],
+)
+def test_a_program_must_use_the_column_of_a_category_that_the_question_names(code: str, is_covered: bool) -> None:
+    question = "How large is n for renewables?"
+    assert uncovered_sentences(question, code, CATEGORIES) == ([] if is_covered else [question])
+
+
+@pytest.mark.parametrize("value", ["Renewable", "Solar", "Nuclear Energy, Renewables"])
+def test_a_comparison_with_a_value_that_the_column_lacks_is_told_by_its_values(value: str) -> None:
+    code = f"print(t[t['source'] == '{value}']['n'].sum())"
+    note = "'source' has only these values: Fossil Fuels, Nuclear Energy, Renewables"
+    told = uncovered_sentences("How large is n per year?", code, CATEGORIES)
+    assert told == ([] if ", " in value else [note])  # a value with a comma looks like two values
+    assert uncovered_sentences("How large is n per year?", code, FACTS) == []
+
+
+def test_the_values_of_a_column_cannot_end_the_comment_that_tells_them() -> None:
+    facts = ["t: DataFrame, 9 rows x 1 columns: source str\nsource values: coal, wind\rimport os\r#"]
+    (note,) = uncovered_sentences("How large is it?", "print(t[t['source'] == 'oil'])", facts)
+    assert note == "'source' has only these values: coal, wind import os #"
