@@ -25,7 +25,6 @@ METHODS = tuple(
     for words, ways in (
         (r"\bmedian\b", r"median|quantile|percentile|describe|50%"),
         (r"\bstandard deviation\b", r"std|stdev|sqrt|describe|zscore|scale"),
-        (r"\bsample standard deviation\b", r"(?<!np)\.std\((?!ddof=0)|ddof=1|stdev|describe"),
         (r"\bcorrelat", r"corr|pearsonr|spearman|kendall|linregress|heatmap"),
         (r"\bz-?scores?\b", r"std|zscore|scale"),
         (r"\bIQR\b|\binterquartile\b", r"quantile|percentile|iqr|describe"),
@@ -222,11 +221,12 @@ def _fills(code: str, label: str) -> bool:
 
 
 def _unused_names(program: ParsedProgram) -> Iterator[str]:
-    """Yield the names of variables and the labels of columns that the program computes but does not use later. Yield
-    nothing for a program that prints nothing."""
+    """Yield the names of variables and the labels of columns that the program computes but does not use later, and of
+    the variables of loops that do the same in each pass. Yield nothing for a program that prints nothing."""
     calls = [node for node in program.nodes if isinstance(node, ast.Call)]
     if not any(ast.unparse(call.func) == "print" for call in calls):
         return
+    yield from _unused_loop_variables(program)
     names = [node for node in program.nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and is_label(node.slice)]
@@ -244,6 +244,20 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
             later = (one for one in names if one.id == table and one.lineno > target.lineno)
             if constants == stored and all(id(one) in narrow for one in later):
                 yield label.strip("'\"")
+
+
+def _unused_loop_variables(program: ParsedProgram) -> Iterator[str]:
+    """Yield the variable of each loop that the body at most assigns to another variable, as a search for the best value
+    does: what the body computes is the same for every value then."""
+    for loop in program.nodes:
+        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name):
+            inside = [node for statement in loop.body for node in ast.walk(statement)]
+            copies = [
+                node.value for node in inside if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+            ]
+            used = [node for node in inside if isinstance(node, ast.Name) and node.id == loop.target.id]
+            if any(node in copies for node in used) and all(node in copies for node in used):
+                yield loop.target.id
 
 
 def _has_number(program: ParsedProgram, number: float) -> bool:

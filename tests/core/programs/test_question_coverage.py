@@ -46,7 +46,6 @@ def omitted(question: str, code: str) -> list[str]:
         ("-999 means that there is no value.", "print(t['price'].mean())", "print(t[t['price'] != -999].mean())"),
         ("Use the values of meter W-07 only.", "print(t['v'].mean())", "print(t[t['meter'] == 'W-07']['v'].mean())"),
         ("How many cost 20 or more?", "print(len(t))", "print((t['price'] >= 20).sum())"),
-        ("Use the sample standard deviation.", "print(t['v'].std(ddof=0))", "print(t['v'].std())"),
         ("What was sold in May 2023?", "print(t['day'].dt.month == 5)", "print(t['day'].str.startswith('2023-05'))"),
         ("Which is the top 10 percent?", "print(t.max())", "print(t['price'].quantile(0.9))"),
         ("Leave out the rows without discount.", "print(t['price'].sum())", "print(t.dropna()['price'].sum())"),
@@ -132,3 +131,13 @@ def test_the_values_of_a_column_cannot_end_the_comment_that_tells_them() -> None
     facts = ["t: DataFrame, 9 rows x 1 columns: source str\nsource values: coal, wind\rimport os\r#"]
     (note,) = uncovered_sentences("How large is it?", "print(t[t['source'] == 'oil'])", facts)
     assert note == "'source' has only these values: coal, wind import os #"
+
+
+def test_a_loop_must_use_its_variable_to_compute_the_value_of_each_pass() -> None:
+    question = "Which variety has the largest mean?"
+    code = (
+        "best = -1\nfor variety in t['variety'].unique():\n    m = t{}['w'].mean()\n"
+        "    if m > best:\n        best, which = m, 1\n        which = variety\nprint(which)"
+    )
+    assert uncovered_sentences(question, code.format(""), FACTS) == [question]
+    assert uncovered_sentences(question, code.format("[t['variety'] == variety]"), FACTS) == []
