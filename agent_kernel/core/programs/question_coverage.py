@@ -110,7 +110,8 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     labels, sentences = _labels(facts), list(_sentences(question))
     values = {label: text for label, text in _values(facts) if label in labels}
     found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
-    unused = (name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question))
+    unused = [name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question)]
+    unused += _unused_loop_variables(program)
     words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}
     found += [sentence for sentence in sentences if words & set(WORD.findall(sentence.lower()))]
     wrong = dict.fromkeys(filter(None, (_column_without(node, values) for node in program.nodes)))
@@ -221,12 +222,11 @@ def _fills(code: str, label: str) -> bool:
 
 
 def _unused_names(program: ParsedProgram) -> Iterator[str]:
-    """Yield the names of variables and the labels of columns that the program computes but does not use later, and of
-    the variables of loops that do the same in each pass. Yield nothing for a program that prints nothing."""
+    """Yield the names of variables and the labels of columns that the program computes but does not use later. Yield
+    nothing for a program that prints nothing."""
     calls = [node for node in program.nodes if isinstance(node, ast.Call)]
     if not any(ast.unparse(call.func) == "print" for call in calls):
         return
-    yield from _unused_loop_variables(program)
     names = [node for node in program.nodes if isinstance(node, ast.Name)]
     read = {node.id for node in names if isinstance(node.ctx, ast.Load)}
     columns = [node for node in program.nodes if isinstance(node, ast.Subscript) and is_label(node.slice)]
