@@ -127,8 +127,8 @@ class VotingEngine:
             count += number
             yield WaitChunk(f"comparing {count + 1} programs")
             before, usage_before = list(programs), spent
-            async with aclosing(self._finished(samples, max(MIN_PATIENCE_S, patience_s))) as finished:
-                async for replies in finished:
+            async with aclosing(self._replies_so_far(samples, max(MIN_PATIENCE_S, patience_s))) as arriving:
+                async for replies in arriving:
                     programs = before + [code for code, _ in replies]
                     spent = sum((usage for _, usage in replies), usage_before)
                     winner, decided = await self._best(request, first, programs, tried)
@@ -187,7 +187,7 @@ class VotingEngine:
         seeds = range(first_seed, first_seed + number)
         return [asyncio.create_task(self._sample_one(shown, seed)) for seed in seeds]
 
-    async def _finished(
+    async def _replies_so_far(
         self, samples: Sequence[_Sample], patience_s: float
     ) -> AsyncGenerator[list[tuple[str, Usage]], None]:
         """Yield (code, usage) of all complete samples each time that further ones are complete, in the order of
