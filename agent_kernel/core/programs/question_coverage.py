@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from agent_kernel.core.programs.answer_form import SLOT
-from agent_kernel.core.programs.program_edits import ParsedProgram, is_label, letters_of
+from agent_kernel.core.programs.program_edits import ParsedProgram, is_condition, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
 
 MAX_QUESTION = 4_000
@@ -79,6 +79,8 @@ FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(
 """Matches words that ask to fill missing values, with the text behind them, which names a column."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 """Finds a sentence that asks to remove outliers."""
+OF_THESE = re.compile(r"\b(?:of|for|in|among) (?:these|those)\b", re.IGNORECASE)
+"""Finds a sentence that asks for something of rows that a condition selects."""
 IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
 """Matches an identifier of letters and digits: ``s3``, ``W-07``."""
 SENTINEL = re.compile(r"(?<![\w.,-])(-9{2,4}|9{3,4})(?![\w-]|[.,]\d)")
@@ -141,6 +143,7 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     plain = letters_of(program.code)
     yield any(letters_of(one) not in plain for one in IDENTIFIER.findall(sentence))
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
+    yield bool(OF_THESE.search(sentence)) and _only_counts_selected_rows(program)
     named_values = ((label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE)
     # A program that uses the column may select the value in another way, for example by a loop over its values.
     yield any(_names_value(sentence, one) and not _uses(program.code, label) for label, one in named_values)
@@ -166,6 +169,21 @@ def _keeps_outliers(program: ParsedProgram) -> bool:
         if isinstance(target, ast.Name)
     }
     return bool(selected & conditions) and not re.search(r"~|\bdrop\(|isin", program.code)
+
+
+def _only_counts_selected_rows(program: ParsedProgram) -> bool:
+    """Return whether the program selects rows by a condition and uses nothing but their number: ``len(t[c])``,
+    ``t[c].shape[0]``."""
+    conditions = {ast.unparse(target) for target, value in program.assignments if is_condition(value)}
+    selected = {
+        id(node)
+        for node in program.expressions
+        if isinstance(node, ast.Subscript) and (is_condition(node.slice) or ast.unparse(node.slice) in conditions)
+    }
+    calls = [node for node in program.expressions if isinstance(node, ast.Call) and ast.unparse(node.func) == "len"]
+    counted = {id(one) for call in calls for one in call.args}
+    counted |= {id(one.value) for one in program.nodes if isinstance(one, ast.Attribute) and one.attr == "shape"}
+    return bool(selected) and selected <= counted
 
 
 def _labels(facts: Sequence[str]) -> list[str]:

@@ -141,3 +141,18 @@ def test_a_loop_must_use_its_variable_to_compute_the_value_of_each_pass() -> Non
     )
     assert uncovered_sentences(question, code.format(""), FACTS) == [question]
     assert uncovered_sentences(question, code.format("[t['variety'] == variety]"), FACTS) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "is_covered"),
+    [
+        ("n = t[t['z'].abs() > 2].shape[0]\nm = t['w'].mean()\nprint(n, m)", False),
+        ("far = t['z'].abs() > 2\nprint(len(t[far]), t['w'].mean())", False),
+        ("far = t['z'].abs() > 2\nprint(far.sum(), t[far]['w'].mean())", True),
+        ("far = t[t['z'].abs() > 2]\nprint(len(far), far['w'].mean())", True),
+        ("print(t['w'].mean())", True),
+    ],
+)
+def test_a_value_of_these_rows_is_computed_from_the_selected_rows(code: str, is_covered: bool) -> None:
+    question = "How many cars are far out, and what is the mean weight of these cars?"
+    assert uncovered_sentences(question, code, FACTS) == ([] if is_covered else [question])
