@@ -69,13 +69,9 @@ class Vote:
     other_agree: int = 0
     omits: int = 0
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether more than half of the programs agree and they ignore nothing, so that more samples are not needed."""
-        return self.is_settled_among(self.tried)
-
     def is_settled_among(self, programs: int) -> bool:
-        """Whether the winners would be more than half of ``programs`` programs, of which some may not be tried yet."""
+        """Whether the winners are more than half of ``programs`` programs, of which some may not be tried yet, and
+        ignore nothing, so that more samples are not needed."""
         return 2 * self.agree > programs and not self.omits
 
     @property
