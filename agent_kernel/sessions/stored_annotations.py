@@ -1,4 +1,4 @@
-"""Reads the annotations of a turn (facts that its events reported in addition to its messages) from its record;
+"""Reads the annotations of a turn (data that its events reported in addition to its messages) from its record;
 `agent_kernel/turn/turn_annotations.py` writes them."""
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ METHODS = tuple(
 WORD = re.compile(r"[a-z]{4,}")
 """Matches a word in the name of a variable. A sentence with this word asks for the variable."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
-"""Matches the columns and their types in the facts about a table or a file."""
+"""Matches the columns and their types in the description of a table or a file."""
 KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
 """Matches code that leaves out rows without a value."""
 KEEPS_ALL = re.compile(
@@ -72,7 +72,7 @@ DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
 """Matches code that uses columns without naming them."""
 FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
-"""Matches words that ask to fill missing values, with the text behind them, which names a column."""
+"""Matches words that ask to fill missing values, with the text after them, which names a column."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 """Finds a sentence that asks to remove outliers."""
 IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
@@ -157,7 +157,7 @@ def _keeps_outliers(program: ParsedProgram) -> bool:
 
 
 def _labels(facts: Sequence[str]) -> list[str]:
-    """Return the labels of columns in the facts."""
+    """Return the labels of the columns that ``facts``, the descriptions of tables and files, list."""
     listed = [column for text in facts for match in COLUMNS.finditer(text) for column in match[1].split(", ")]
     labels = (column.rpartition(" ")[0].strip() for column in listed)
     return list(filter(None, labels))

@@ -242,7 +242,7 @@ def _head(path: str) -> FileHead | None:
 
 
 def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
-    """Return the lines that describe a table, and the facts about columns that code must convert."""
+    """Return the lines that describe a table, and the lines that describe columns which code must convert."""
     lines = head.text.splitlines()
     separator = _separator(lines)
     try:
@@ -330,7 +330,7 @@ def _type(cells: Sequence[str]) -> str:
 
 
 def _date_type(dates: Sequence[re.Match[str]]) -> str:
-    """Return ``date``, ``day first``, or ``str`` if no date with slashes has a number above 12, which shows the day."""
+    """Return ``date`` (the month comes first), ``day first``, or ``str`` if no number above 12 shows the order."""
     is_month_first = all(match[3] and int(match[1]) <= 12 for match in dates)
     if is_month_first and any(int(match[3]) > 12 for match in dates):
         return "date"

@@ -67,8 +67,8 @@ SECRETS = (
 
 
 def hidden_by_default() -> list[str]:
-    """Return directories of Jupyter and IPython (connection files, tokens, settings, history), and keys and
-    passwords."""
+    """Return the paths that are hidden from jailed code by default: directories of Jupyter and IPython (connection
+    files, tokens, settings, history), and files and directories with keys and passwords."""
     home = os.path.expanduser("~")
     data = os.environ.get("JUPYTER_DATA_DIR") or os.path.join(home, ".local/share/jupyter")
     variables = ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_RUNTIME_DIR")

@@ -58,7 +58,8 @@ MEANS_MISSING = re.compile(
     re.IGNORECASE,
 )
 AS_IT_IS = re.compile(r"\bas (?:it is|they are)\b|\bincluded\b", re.IGNORECASE)
-"""Finds words with which a question asks for values as they are in the file, the codes of missing ones among them."""
+"""Finds words with which a question asks for the values exactly as they are in the file. Numbers that stand for missing
+values then stay numbers."""
 WRITES = (
     r"\b(?:save|write|export|store|dump|append|add)\b[^?!\n]*?"
     r"\b(?:to|into|as)\s+(?:(?:the|a)\s+)?(?:new\s+)?(?:file\s+)?[\"'`]?"
