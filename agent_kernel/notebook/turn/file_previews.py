@@ -29,7 +29,7 @@ MAX_FILES = 3
 MAX_ENTRIES = 2_000
 HEAD_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
-"""Files up to this size are read whole. Only then are rows and lines counted and JSON is parsed."""
+"""Files of at most this many bytes are read whole. Only then are rows and lines counted and JSON is parsed."""
 MAX_COLUMNS = 40
 ROWS = 3
 TYPED_ROWS = 200

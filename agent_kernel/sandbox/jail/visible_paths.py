@@ -180,8 +180,8 @@ class _Listing(NamedTuple):
 
 
 SETTLED_NS = 2_000_000_000
-"""A directory that changed within this time before it was read is read again next time: some file systems record times
-in steps of up to two seconds, so that a further change would not show."""
+"""Time in nanoseconds. If a directory changed less than this time before it was read, the next listing reads it again:
+some file systems record times in steps of up to two seconds, so that a further change would not show."""
 MAX_LISTINGS = 20_000
 
 
