@@ -47,8 +47,8 @@ class StoredAnnotations:
         return edited if isinstance(edited, str) else None
 
     def notices(self, blocks: int | None = None) -> list[tuple[str, str, str]]:
-        """Remove and return the notices, as (level, text, details), from before block ``blocks`` (None: all that are
-        left)."""
+        """Remove and return the notices, as (level, text, details), that the turn reported while at most ``blocks`` of
+        its blocks had begun (None: all that are left). A block is a call or a text (see ``turn_annotations``)."""
         notices: list[tuple[str, str, str]] = []
         while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
             notice = self._notices.popleft()
