@@ -30,7 +30,8 @@ KIND = re.compile(
 MAX_KIND = 60
 """Number of characters of a description in which its kind is searched."""
 OPTION = re.compile(r"[\"“]([^\"”\n]{1,60})[\"”]")
-"""Matches a quoted text in a description, such as each of the texts of which the value must be one."""
+"""Matches a quoted text in the description of a value. If the value must be one of several texts, the description
+quotes each of them."""
 MAX_OPTIONS = 6
 YES_OR_NO = re.compile(r"yes[\W_]?(?:or)?[\W_]?no", re.IGNORECASE)
 """Matches a placeholder that stands for "yes" or "no"."""

@@ -60,9 +60,9 @@ METHODS = tuple(
 WORD = re.compile(r"[a-z]{4,}")
 """Matches a word in the name of a variable. A sentence with this word asks for the variable."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
-"""Matches the columns and their types in the facts about a table or a file."""
+"""Matches the columns and their types in the description of a table or a file."""
 VALUES = re.compile(r"^\s*(?P<label>\S.*?) values: (?P<values>\S.*)$", re.MULTILINE)
-"""Matches the distinct values of a column in the facts about a table or a file."""
+"""Matches the distinct values of a column in the description of a table or a file."""
 MIN_VALUE = 4
 """A value with fewer characters is often an ordinary word of a question."""
 KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
@@ -76,7 +76,7 @@ DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
 """Matches code that uses columns without naming them."""
 FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
-"""Matches words that ask to fill missing values, with the text behind them, which names a column."""
+"""Matches words that ask to fill missing values, with the text after them, which names a column."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 """Finds a sentence that asks to remove outliers."""
 OF_THESE = re.compile(r"\b(?:of|for|in|among) (?:these|those)\b", re.IGNORECASE)
@@ -187,7 +187,7 @@ def _only_counts_selected_rows(program: ParsedProgram) -> bool:
 
 
 def _labels(facts: Sequence[str]) -> list[str]:
-    """Return the labels of columns in the facts."""
+    """Return the labels of the columns that ``facts``, the descriptions of tables and files, list."""
     listed = [column for text in facts for match in COLUMNS.finditer(text) for column in match[1].split(", ")]
     labels = (column.rpartition(" ")[0].strip() for column in listed)
     return list(filter(None, labels))

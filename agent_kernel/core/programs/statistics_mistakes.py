@@ -45,12 +45,13 @@ SAMPLES = {
     "levene": 2,
     "bartlett": 2,
 }
-"""Functions of scipy.stats, with the number of their first arguments that are independent samples."""
+"""Maps each of these functions of scipy.stats to the number of its leading arguments that are independent samples."""
 REMOVED = re.compile(r"\w*(?:fill|imput|interpolat|replac|remov|dropp|duplicat|before|initial)\w*", re.IGNORECASE)
 """Matches the name of a variable for the number of values or rows that were removed or filled in, or that there were
 before."""
 LEFT = re.compile(r"after|left|remain|still|now", re.IGNORECASE)
-"""Matches a word with which the name of such a variable means the number of the remaining values or rows."""
+"""Matches a word in a name that REMOVED matches. With this word, the variable is for the number of the values or rows
+that remain."""
 OF_OUTLIERS = re.compile(
     r"(?!.*(?:non|not|no_|without|clean|filter|remov|exclu|drop|after|minus|inlier)).*outliers?", re.IGNORECASE
 )

@@ -68,7 +68,7 @@ def column_type(cells: Sequence[str]) -> str:
 
 
 def _date_type(dates: Sequence[re.Match[str]]) -> str:
-    """Return ``date``, ``day first``, or ``str`` if no date with slashes has a number above 12, which shows the day."""
+    """Return ``date`` (the month comes first), ``day first``, or ``str`` if no number above 12 shows the order."""
     is_month_first = all(match[3] and int(match[1]) <= 12 for match in dates)
     if is_month_first and any(int(match[3]) > 12 for match in dates):
         return "date"

@@ -30,7 +30,7 @@ MAX_FILES = 3
 MAX_ENTRIES = 2_000
 HEAD_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
-"""Files up to this size are read whole. Only then are rows and lines counted and JSON is parsed."""
+"""Files of at most this many bytes are read whole. Only then are rows and lines counted and JSON is parsed."""
 MAX_COLUMNS = 40
 ROWS = 3
 TYPED_ROWS = 200
@@ -225,7 +225,7 @@ def _head(path: str) -> FileHead | None:
 
 
 def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
-    """Return the lines that describe a table, and the facts about columns that code must convert."""
+    """Return the lines that describe a table, and the lines that describe columns which code must convert."""
     lines = head.text.splitlines()
     separator = _separator(lines)
     try:

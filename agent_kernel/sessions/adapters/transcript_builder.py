@@ -17,7 +17,7 @@ from agent_kernel.sessions import serialization
 
 MAX_BRANCH_NAME = 200
 ROOT = -1
-"""Takes the place of the message before the first one: numbers of messages are not negative."""
+"""Stands for the number of the message before the first one, which does not exist. No message has a negative number."""
 
 
 @dataclass(frozen=True, slots=True)

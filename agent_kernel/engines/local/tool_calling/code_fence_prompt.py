@@ -32,11 +32,11 @@ TOOL = "python"
 EARLIER = "Earlier variables:"
 NEWEST = "Newest tables:"
 VARIABLES = ("Variables:", EARLIER)
-"""Beginnings of lines of hidden context with facts about variables. The first is for variables that this question
-names, the second for those that the previous question named. NEWEST, for tables that no question named, is not among
-them, because a question does not have to be about such tables."""
+"""Beginnings of lines of hidden context that describe variables. The first is for variables that this question names,
+the second for those that the previous question named. NEWEST, for tables that no question named, is not among them,
+because a question does not have to be about such tables."""
 FACTS = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): \S")
-"""Matches a fact about a variable in hidden context: the variable's name, followed by its description."""
+"""Matches a line of hidden context that describes a variable: the variable's name, followed by its description."""
 TABLES = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
 FAILED_CELL = "The cell that failed:"
 """The beginning of the hidden context of ``%agent fix``."""
@@ -272,9 +272,10 @@ def leans_to_code(turns: Sequence[Exchange]) -> bool:
 
 
 def without_unnamed_data(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages for the choice between code and text, without the facts about variables that this question
-    does not name. With these facts, a question that needs no data would look as if it needed data, or as if the facts
-    already answered it. A question about "the data" keeps them, because its answer needs them."""
+    """Return the messages for the choice between code and text, without the descriptions of variables that this
+    question does not name. With these descriptions, a model may write code for a question that needs no data, or take
+    the descriptions for the answer. For a question about "the data" the descriptions stay, because its answer needs
+    them."""
     facts = messages[-2] if len(messages) > 1 else None
     if facts is not None and facts.hidden and facts.text.startswith((EARLIER, NEWEST)):
         if ABOUT_THE_DATA.search(messages[-1].text):
