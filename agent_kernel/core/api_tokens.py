@@ -55,8 +55,8 @@ _TEXT = re.compile(r"ak_([0-9a-f]{12})_([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class ApiToken:
-    """The stored facts about a token, without its secret. ``user`` is the namespace for which it was created; empty
-    means the namespace of the server.
+    """The stored data of a token, without its secret. ``user`` is the namespace for which it was created; empty means
+    the namespace of the server.
 
     Times are seconds since the epoch. ``used`` is the time of last use, accurate to the day; 0 means that the token was
     never used.

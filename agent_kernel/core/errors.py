@@ -62,7 +62,7 @@ DIRECTORIES = re.compile(r"(?<![\w/:\\])(?:[A-Za-z]:)?(?:[/\\][^\s/\\]+)+[/\\]")
 
 
 class AgentKernelError(Exception):
-    """Base class of all errors. ``message`` says what happened, ``hint`` what to do next, and ``details`` holds facts
+    """Base class of all errors. ``message`` says what happened, ``hint`` what to do next, and ``details`` holds data
     for programs."""
 
     request_id = ""

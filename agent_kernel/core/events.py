@@ -57,7 +57,7 @@ class TurnVersion:
 class Queued:
     """The turn waits for earlier turns of its session, or one of its model calls waits for the engine.
 
-    ``position`` 1 means that no other turn, or no other model call, is served before.
+    ``position`` 1 means that no other turn, or no other model call, is served before this one.
     """
 
     type: ClassVar[str] = "queued"
@@ -132,8 +132,8 @@ class ApprovalRequired:
     ``shown`` is the hash of name, target and arguments. The client returns it with the decision, so that the decision
     cannot apply to another call. ``remember`` lists the decisions that may be remembered after this call (session,
     never; for a path also folder). ``until`` is when the call is denied automatically (seconds since the epoch); None
-    waits without a limit. ``again`` explains why an earlier approval does not apply here. ``editable`` names the
-    argument that the person may change before the call runs; empty if there is none.
+    means that the question waits without a limit. ``again`` explains why an earlier approval does not apply here.
+    ``editable`` names the argument that the person may change before the call runs; empty if there is none.
     """
 
     type: ClassVar[str] = "approval.required"
@@ -203,7 +203,7 @@ class CallFinished:
     """A tool call has ended.
 
     ``text`` is what the model reads. ``media`` are ``{mime, hash, size, data}`` with data in base64, without ``data``
-    if the client that ran the call has already displayed them. ``details`` are facts for programs and depend on the
+    if the client that ran the call has already displayed them. ``details`` are data for programs and depend on the
     tool; ``files`` are file ids.
     """
 

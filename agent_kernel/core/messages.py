@@ -17,13 +17,15 @@ Status: TypeAlias = Literal["success", "error", "denied", "timeout", "interrupte
 MAX_ARGUMENT_DEPTH = 100
 """Maximum nesting of lists and objects in the arguments of a call."""
 CORRECTION = "-fix"
-"""The end of the id of a call that repeats a failed call with a correction that needed no model."""
+"""Suffix of a call id. A call with this suffix repeats a failed call with a program that agent-kernel corrected without
+asking a model."""
 VARIABLES = "Variables"
-"""Title of the hidden note with facts about the variables that a prompt names."""
+"""Title of the hidden note that describes the variables that a prompt names."""
 DRAFT_VARIABLES = "Variables of the draft"
-"""Title of the note with such facts about the draft in which the code of a turn runs. Its text has a title of its own.
-The model reads it in place of the note VARIABLES, which is about the kernel. When two requests are compared, the note
-about the kernel counts, because the draft of the stored turn has ended since."""
+"""Title of the note that describes the variables in the draft in which the code of a turn runs. The model reads this
+note in place of the note VARIABLES, which describes the variables in the kernel, and without this title, because the
+text of the note begins with a title of its own. When two requests are compared, the note about the kernel counts,
+because the draft of the stored turn no longer exists."""
 _CONTAINERS = (dict, list, tuple)
 
 

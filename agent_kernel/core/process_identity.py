@@ -1,8 +1,9 @@
-"""Reads the facts that identify a process, so that another process can later determine whether it is still running.
+"""Reads the properties that identify a process, so that another process can later determine whether it is still
+running.
 
 A pid alone is not enough. It is valid only in one pid namespace (in each container pids count from 1) and until the
-machine reboots, and the system reuses it. A fact that the system does not provide is an empty string; Windows provides
-none of them.
+machine reboots, and the system reuses it. A property that the system does not provide is an empty string; Windows
+provides none of them.
 """
 
 from __future__ import annotations

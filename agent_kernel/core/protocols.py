@@ -276,7 +276,7 @@ class ToolOutput:
 
     ``text`` is for the model. ``shown`` means that the client that ran the call has already displayed the media.
     ``files`` are stored with the session and listed to the model; ``keep_s`` bounds how many seconds copying them may
-    take. ``details`` are facts for programs as JSON, such as an exit code or sources. ``foreign`` is true if the text
+    take. ``details`` are data for programs as JSON, such as an exit code or sources. ``foreign`` is true if the text
     was written by unknown people, for tools whose ``kind`` does not show it.
     """
 

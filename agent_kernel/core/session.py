@@ -25,7 +25,7 @@ MAX_TAGS = 32
 MAX_DESCRIPTION = 64 * 1024
 """Maximum size of ``metadata`` and of ``context``, each in bytes of JSON."""
 SNIPPET_CHARS = 160
-"""Maximum length of a search snippet."""
+"""Maximum number of characters of a search snippet."""
 MAX_SNIPPETS = 5
 """Maximum number of snippets of one session."""
 SUMMARY_CLAIM_S = 600.0

@@ -85,7 +85,7 @@ class SessionSnapshot:
         names = [None, *[branch.name for branch in self.branches if branch.name != self.session.branch]]
         for name in names:
             turns, items = self.select_branch(name)
-            # A branch can begin within the turn, behind its question.
+            # A branch can begin within the turn, after its question.
             if any(known.id == turn for known in turns) and (not last or any(item.seq == last for item in items)):
                 return tuple(item for item in items if item.seq <= last)
         return None

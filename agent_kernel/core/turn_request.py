@@ -57,7 +57,7 @@ class TurnRequest:
     ``tool_choice`` applies to the first round only. If it is ``required`` and the client declares functions, the model
     is offered no other tools until it has called one of them. ``client_tools`` are tools that the client can run
     itself. ``functions`` are tools that the client declares: a call of a function whose ``where`` is ``caller`` ends
-    the turn, and the client's next turn contains the result. The server behind ``dispatch_url`` runs the calls of the
+    the turn, and the client's next turn contains the result. The server at ``dispatch_url`` runs the calls of the
     other functions. ``skills`` (``id`` or ``id@version``) are mounted for the turn. ``web`` holds OpenAI's
     web_search_options; None disables the web tools.
 

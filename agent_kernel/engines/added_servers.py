@@ -27,8 +27,8 @@ MAX_SERVERS = 50
 TRIED = "tried-"
 """Prefix of the files that hold a key while its server is tested."""
 TRIED_S = 900.0
-"""Age in seconds from which such a file counts as left behind by a process that was killed, because a test takes less
-time."""
+"""Age in seconds from which a file with the prefix TRIED is deleted. A test of a server takes less time, so the process
+that wrote an older file was killed."""
 LOCK_S = 10.0
 """Maximum time in seconds that a change waits for a change by another process. A change takes milliseconds, unless the
 keyring asks the user to unlock it."""

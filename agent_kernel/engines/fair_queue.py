@@ -63,7 +63,7 @@ class FairQueue:
     used in one event loop.
 
     Engines that share a queue run models of this machine, and only one of these models is in memory at a time. A call
-    for another model waits until the calls before it have ended, and then replaces the model. Calls behind this call
+    for another model waits until the calls before it have ended, and then replaces the model. Calls after this call
     wait too, even those for the model in memory, so that no call waits forever.
 
     The position of a call is the number of calls that begin before it, plus 1. These include calls that have a slot but

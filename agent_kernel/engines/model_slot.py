@@ -20,8 +20,8 @@ class SlottedEngine:
         return self.engine.info()
 
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Stream one model call in the shared queue. Each session counts as one user of the queue here. A server does
-        not call this method: it uses ``queue`` itself and passes its real users."""
+        """Stream one model call when the shared queue allows it. The queue divides the model fairly among users; this
+        method names the session as the user. A server does not call it, but uses ``queue`` with its real users."""
         return self.queue.stream(self.engine, request, request.session, next(self.queue.numbers))
 
     async def aclose(self) -> None:

@@ -65,8 +65,8 @@ class PageServer:
         self.host = f"127.0.0.1:{self._server.server_address[1]}"
 
     def publish(self, task: Task, repetition: int) -> TaskSite:
-        """Serve the pages of a task, and return its site. The site replaces that of an earlier attempt at the task with
-        the same ``repetition``."""
+        """Serve the pages of a task below a URL of their own, and return them as a TaskSite. It replaces that of an
+        earlier attempt at the task with the same ``repetition``."""
         name = UNSAFE.sub("-", f"{task.name} {repetition}".lower())
         self._sites[name] = TaskSite(f"http://{self.host}/{name}", task.serves)
         return self._sites[name]

@@ -63,7 +63,7 @@ EDIT = "notebook.edit"
 LIVE = frozenset({"python.live", EDIT, "notebook.run"})
 """Kinds of calls that act on the user's own kernel and notebook."""
 FOREIGN = frozenset({"web", "mcp", "dispatch"})
-"""Kinds of calls whose results are text from strangers. A LIVE call after one of them may do what that text says and
+"""Kinds of calls whose results are text of unknown origin. A LIVE call after one of them may do what that text says and
 not what the user wants, so a person is asked again."""
 
 

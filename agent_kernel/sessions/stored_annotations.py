@@ -1,4 +1,4 @@
-"""Reads the annotations of a turn (facts that its events reported in addition to its messages) from its record;
+"""Reads the annotations of a turn (data that its events reported in addition to its messages) from its record;
 `agent_kernel/turn/turn_annotations.py` writes them."""
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class StoredAnnotations:
         return edited if isinstance(edited, str) else None
 
     def notices(self, blocks: int | None = None) -> list[tuple[str, str, str]]:
-        """Remove and return the notices, as (level, text, details), from before block ``blocks`` (None: all that are
-        left)."""
+        """Remove and return the notices, as (level, text, details), that the turn reported while at most ``blocks`` of
+        its blocks had begun (None: all that are left). A block is a call or a text (see ``turn_annotations``)."""
         notices: list[tuple[str, str, str]] = []
         while self._notices and (blocks is None or self._notices[0]["at"] <= blocks):
             notice = self._notices.popleft()

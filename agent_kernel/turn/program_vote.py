@@ -69,10 +69,10 @@ class Vote:
     other_agree: int = 0
     omits: int = 0
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether more than half of the programs agree and they ignore nothing, so that more samples are not needed."""
-        return 2 * self.agree > self.tried and not self.omits
+    def is_settled_among(self, programs: int) -> bool:
+        """Whether the winners are more than half of ``programs`` programs, of which some may not be tried yet, and
+        ignore nothing, so that more samples are not needed."""
+        return 2 * self.agree > programs and not self.omits
 
     @property
     def is_close(self) -> bool:
@@ -122,10 +122,11 @@ def describe_outcome(outcome: ProgramOutcome) -> str:
 def vote(programs: Sequence[TriedProgram]) -> Vote | None:
     """Return the result of the vote; None if no program ran without an error.
 
-    ``programs`` are ordered by likelihood, and ties go to the first. A program that shows and changes nothing loses
-    against every group that does. A group without values in the form that the question demands loses against one with
-    them. A group that leaves out more of the question loses against one that leaves out less. If no two outcomes agree,
-    only the numbers of the last lines are compared, because programs often differ in what they print before the result.
+    ``programs`` are ordered by likelihood, and further ties go to the first. A program that shows and changes nothing
+    loses against every group that does. A group without values in the form that the question demands loses against one
+    with them. A group that leaves out more of the question loses against one that leaves out less. Of two groups of the
+    same size, the one wins whose single demanded values more programs have. If no two outcomes agree, only the numbers
+    of the last lines are compared, because programs often differ in what they print before the result.
     """
     views = [OutcomeView(program) for program in programs]
     groups = _groups(programs, views, OutcomeView.agrees)
@@ -140,12 +141,20 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
             not programs[group[0]].answer,
             min(programs[at].omits for at in group),
             -len(group),
+            -_shared_values(programs[group[0]], programs),
         ),
     )
     decided = Vote(best[0], len(best), len(programs), omits=min(programs[at].omits for at in best))
     if not others:
         return decided
     return replace(decided, other=programs[others[0][0]].outcome, other_agree=len(others[0]))
+
+
+def _shared_values(program: TriedProgram, programs: Sequence[TriedProgram]) -> int:
+    """Return how often the demanded values of the program occur among those of all programs: two programs that differ
+    in one of three values may both have the others right."""
+    values = set(program.answer.splitlines())
+    return sum(len(values & set(other.answer.splitlines())) for other in programs)
 
 
 def _groups(

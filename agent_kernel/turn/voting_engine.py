@@ -57,6 +57,39 @@ _Sample: TypeAlias = asyncio.Task[tuple[str, Usage]]
 log = logging.getLogger(__name__)
 
 
+class _Ballot:
+    """The programs of one vote, with the likeliest one as the first, and what is known of its result."""
+
+    def __init__(self, request: EngineRequest, first: CallChunk) -> None:
+        self.request = request
+        self.programs = [_code(first.call)]
+        self.tried: dict[str, TriedProgram] = {}
+        self.counted = 0
+        """Number of the programs that ``decided`` takes into account."""
+        self.winner = first
+        self.decided: Vote | None = None
+
+    def take(self, samples: Sequence[str], before: int) -> None:
+        """Set the samples of the present round; ``before`` is the number of samples of earlier rounds."""
+        self.programs[before + 1 :] = samples
+
+    def decide(self, voters: Sequence[TriedProgram]) -> None:
+        """Set the result of the vote among ``voters``."""
+        self.decided = vote(voters)
+        if self.decided is not None:
+            arguments = {**self.winner.call.arguments, "code": voters[self.decided.winner].code}
+            self.winner = CallChunk(replace(self.winner.call, arguments=arguments))
+
+    def may_be_settled_among(self, programs: int) -> bool:
+        """Whether the programs that are not counted yet can settle the vote. To count them takes time, so that they are
+        not counted one by one."""
+        agree = self.decided.agree if self.decided else 0
+        return 2 * (agree + len(self.programs) - self.counted) > programs
+
+    def is_settled_among(self, programs: int) -> bool:
+        return self.decided is not None and self.decided.is_settled_among(programs)
+
+
 @dataclass(frozen=True, slots=True)
 class VotingEngine:
     """Wraps ``engine`` for one model call and samples further programs in rounds. ``rounds`` has the number of samples
@@ -116,8 +149,7 @@ class VotingEngine:
         """Sample further programs, and yield the call with the program that won the vote and the end of the reply.
         ``first`` and ``end`` are the call with the likeliest program and the end of its reply, which took ``first_s``
         seconds. ``early_samples`` are the samples of the first round, if they are running already."""
-        winner, decided = first, None
-        programs, tried = [_code(first.call)], dict[str, TriedProgram]()
+        ballot = _Ballot(request, first)
         count, spent = 0, Usage()
         for number in self.rounds:
             if early_samples and not count:
@@ -126,42 +158,41 @@ class VotingEngine:
                 samples, patience_s = self._start_samples(request, count + 1, number), PATIENCE * first_s
             count += number
             yield WaitChunk(f"comparing {count + 1} programs")
-            replies = await self._finish(samples, max(MIN_PATIENCE_S, patience_s))
-            programs += [code for code, _ in replies]
+            replies: list[tuple[str, Usage]] = []
+            async with aclosing(self._replies_so_far(samples, max(MIN_PATIENCE_S, patience_s))) as arriving:
+                async for replies in arriving:
+                    ballot.take([code for code, _ in replies], count - number)
+                    if ballot.may_be_settled_among(count + 1):
+                        await self._count_votes(ballot)
+                    if ballot.is_settled_among(count + 1):
+                        break
+            await self._count_votes(ballot)
             spent = sum((usage for _, usage in replies), spent)
-            winner, decided = await self._best(request, first, programs, tried)
-            if len(replies) < number or (decided and decided.is_settled):
+            if len(replies) < number or (ballot.decided and ballot.is_settled_among(ballot.decided.tried)):
                 break
-        if decided:
-            self.report(decided)
-        yield winner
+        if ballot.decided:
+            self.report(ballot.decided)
+        yield ballot.winner
         # All samples have the prompt of the first program, so the context is as full as for that program alone.
         yield replace(end, usage=end.usage + spent, context=end.context_tokens)
 
-    async def _best(
-        self, request: EngineRequest, first: CallChunk, codes: Sequence[str], tried: dict[str, TriedProgram]
-    ) -> tuple[CallChunk, Vote | None]:
-        """Return the call with the program that won the vote among ``codes``, and the vote; ``first`` and None if there
-        is nothing to compare. Programs that are not in ``tried`` yet are tried and added to it."""
-        failed = set(failed_programs(request.messages))
-        programs = [code for code in codes if code.strip() and code not in failed]
+    async def _count_votes(self, ballot: _Ballot) -> None:
+        """Try the programs that are not tried yet, and decide the vote among all of them."""
+        failed = set(failed_programs(ballot.request.messages))
+        programs = [code for code in ballot.programs if code.strip() and code not in failed]
+        ballot.counted = len(ballot.programs)
         if len(programs) < 2:
-            return first, None
-        question = _question(request.messages)
+            return
+        question = _question(ballot.request.messages)
         names = dict.fromkeys(NAME.findall(question))
-        facts = [message.text for message in request.messages if message.hidden]
-        new = [code for code in dict.fromkeys(programs) if code not in tried]
+        facts = [message.text for message in ballot.request.messages if message.hidden]
+        new = [code for code in dict.fromkeys(programs) if code not in ballot.tried]
         outcomes = await self._try(new, list(names)[:MAX_NAMES]) if new else {}
         for code, one in outcomes.items():
             omits = len(uncovered_sentences(question, one.code, facts))
             omits += bool(unusable_value(one.outcome.text, question))
-            tried[code] = replace(one, omits=omits, answer=values_in_form(one.outcome.text, question))
-        voters = [tried[code] for code in programs if code in tried]
-        decided = vote(voters)
-        if decided is None:
-            return first, None
-        winner = voters[decided.winner].code
-        return CallChunk(replace(first.call, arguments={**first.call.arguments, "code": winner})), decided
+            ballot.tried[code] = replace(one, omits=omits, answer=values_in_form(one.outcome.text, question))
+        ballot.decide([ballot.tried[code] for code in programs if code in ballot.tried])
 
     async def _try(self, programs: Sequence[str], names: Sequence[str]) -> dict[str, TriedProgram]:
         """Return each program with its outcome. A program whose error says how to correct it is tried once more with
@@ -183,12 +214,21 @@ class VotingEngine:
         seeds = range(first_seed, first_seed + number)
         return [asyncio.create_task(self._sample_one(shown, seed)) for seed in seeds]
 
-    async def _finish(self, samples: Sequence[_Sample], patience_s: float) -> list[tuple[str, Usage]]:
-        """Return (code, usage) of the samples; the code is empty if the sample contains no program. Samples that are
-        not complete after ``patience_s`` seconds are cancelled and left out."""
+    async def _replies_so_far(
+        self, samples: Sequence[_Sample], patience_s: float
+    ) -> AsyncGenerator[list[tuple[str, Usage]], None]:
+        """Yield (code, usage) of all complete samples each time that further ones are complete, in the order of
+        ``samples``. The code is empty if the sample contains no program. Samples that are not complete after
+        ``patience_s`` seconds, or when the caller closes the generator, are cancelled."""
+        deadline = time.monotonic() + patience_s
+        waiting = set(samples)
         try:
-            await asyncio.wait(samples, timeout=patience_s)
-            return [sample.result() for sample in samples if sample.done()]
+            while waiting:
+                left_s = max(0.0, deadline - time.monotonic())
+                done, waiting = await asyncio.wait(waiting, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                if not done:
+                    return
+                yield [sample.result() for sample in samples if sample not in waiting]
         finally:
             await cancel_tasks(*samples)
 

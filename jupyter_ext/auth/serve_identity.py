@@ -23,14 +23,14 @@ LONG = 32
 
 
 class ServeIdentityProvider(PasswordIdentityProvider):
-    """Jupyter's login, whose cookie may also stand for a lasting token."""
+    """Jupyter's login, extended by browsers that log in with a lasting token: their cookie contains the token's id."""
 
     @default("cookie_options")
     def _cookie_options(self) -> dict[str, str]:
         return {"samesite": "Lax"}
 
     def get_token(self, handler: RequestHandler) -> str | None:
-        """Return the token in the header of a request. One in its address is ignored, as on every route of the API."""
+        """Return the token in the header of a request. A token in the URL is ignored, as on every route of the API."""
         return header_token(handler.request.headers)
 
     def user_to_cookie(self, user: User) -> str:

@@ -290,7 +290,8 @@ class KernelJobs:
         self._reborn.pop(kernel, None)
 
     async def aclose(self) -> None:
-        """Stop following all jobs. Jobs in kernels that outlive the server go on there without a reader."""
+        """Stop following all jobs. In a kernel that keeps running after the server ends, its jobs continue, but nobody
+        reads their output."""
         for kernel in list(self._shells):
             self.on_life_end(kernel, "the server was stopped")
         await self._tasks.wait()

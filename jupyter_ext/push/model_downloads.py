@@ -24,7 +24,7 @@ FINAL = frozenset({"done", "failed"})
 class ModelDownload:
     """The progress of one download.
 
-    ``last`` is the newest progress report of each stage, in order. A reader that comes late gets these reports first.
+    ``last`` is the newest progress report of each stage, in order. A reader that starts late gets these reports first.
     """
 
     name: str

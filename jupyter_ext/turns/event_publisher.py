@@ -116,8 +116,8 @@ class EventPublisher:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def follow(self, turn: LiveTurn, *, new: bool = False, missed: bool = False) -> dict[str, Any]:
-        """Publish the turn for WANTED_S seconds from now, and return its facts. ``new``: the follower has no event yet;
-        ``missed``: it has missed some."""
+        """Publish the turn for WANTED_S seconds from now, and return what ``describe_turn`` returns. ``new``: the
+        server that asks has no event of the turn yet. ``missed``: it has missed events."""
         now = asyncio.get_running_loop().time()
         publication = self._publications.get(turn.id)
         if publication is None:

@@ -31,6 +31,10 @@ comparison.
 `make bench` measures the figures and writes this page. A figure and what it is compared with come from one run,
 because the speed of a machine changes; ratios therefore say more than times. `make bench ARGS="-k NAME"` repeats one
 benchmark and keeps the other rows. A row that was not run says so.
+
+The column *here* has the figure of agent-kernel, and *ratio* is this figure divided by the one it is compared with.
+"95 of 100" means that 95 of 100 measured cases took at most this long. A process that is *taken warm* was started in
+advance, and *reuse* means that a model keeps what it has computed for the earlier turns (its KV cache).
 """
 
 

@@ -24,7 +24,7 @@ def test_who_turns_tools_on_streams(server: AgentServer, route: str) -> None:
     with server.blocking_client({"x-api-key": TOKEN}) as http:
         refused = http.post(f"agent/v1/{route}", json={**body, "model": "agent/default"})
         assert refused.status_code == status, refused.text
-        assert "this request is not streamed" in refused.json()["error"]["message"]
+        assert "needs a streamed request" in refused.json()["error"]["message"]
         streamed = http.post(f"agent/v1/{route}", json={**body, "model": "agent/default", "stream": True})
         assert (streamed.status_code, "Hello." in streamed.text) == (200, True), streamed.text
         plain = http.post(f"agent/v1/{route}", json={**body, "model": "default"})

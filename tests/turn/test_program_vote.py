@@ -63,6 +63,13 @@ def test_programs_that_print_the_demanded_values_agree_if_those_are_equal() -> N
     assert not agree(one, replace(other, answer="@mean[5]"))
 
 
+def test_of_equally_many_outcomes_the_one_wins_whose_single_values_more_programs_have() -> None:
+    answers = ["@n[1]\n@m[2]\n@d[no]", "@n[1]\n@m[3]\n@d[yes]", "@n[1]\n@m[2]\n@d[yes]", "@n[4]\n@m[2]\n@d[yes]"]
+    decided = vote([replace(ran(answer), answer=answer) for answer in answers])
+    assert decided is not None
+    assert (decided.winner, decided.agree) == (2, 1)
+
+
 @pytest.mark.parametrize(
     ("texts", "close"),
     [

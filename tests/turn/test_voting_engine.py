@@ -112,6 +112,17 @@ async def test_a_majority_of_the_first_programs_ends_the_sampling() -> None:
     assert notices(bodies) == ["3 of 4 programs that were tried have this result."]
 
 
+async def test_a_sample_that_could_not_alter_the_result_of_the_vote_is_not_waited_for() -> None:
+    endless = {"text": "Without end", "delay": 60.0}
+    script: Script = [*rounds("print(7)", "print(7)", "print(7)")[:-1], endless, {"text": "Done."}]
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(10):
+        tool, bodies, _ = await ask(script, prompt="Answer in the form @n[count].")
+    assert tool.ran == ["print(7)"]
+    assert notices(bodies) == ["All 3 programs that were tried have this result."]
+    assert asyncio.all_tasks() == before
+
+
 async def test_programs_of_one_result_are_said_to_agree() -> None:
     _, bodies, _ = await ask(rounds("print(7)", *["print(7)"] * SAMPLES), "thorough")
     assert notices(bodies) == [f"All {SAMPLES + 1} programs that were tried have this result."]

@@ -62,7 +62,8 @@ def printable(text: str) -> str:
 
 
 def moment(seconds: float) -> str:
-    """Return the local time as text. Unlike ``datetime``, it also has the years that a wrong clock may have stored."""
+    """Return the local time as text. Unlike ``datetime``, this function accepts times after the year 9999, which may be
+    stored if the clock of a machine was wrong."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 

@@ -39,7 +39,8 @@ ANYBODY = frozenset({"*"})
 HISTORY = "chat_history"
 PROMPT = "> "
 UNKNOWN = re.compile(r"/[a-z-]+")
-"""A line that looks like a command. Paths such as ``/data/rain.csv`` may be part of a question."""
+"""Matches a line that looks like a command. It does not match paths such as ``/data/rain.csv``, which may be part of a
+question."""
 HELP = """\
 Write a question and press Enter. Ctrl-C stops the answer, Ctrl-D ends the conversation.
   /new      begin a new conversation

@@ -30,8 +30,15 @@ KIND = re.compile(
 MAX_KIND = 60
 """Number of characters of a description in which its kind is searched."""
 OPTION = re.compile(r"[\"“]([^\"”\n]{1,60})[\"”]")
-"""Matches a quoted text in a description, such as each of the texts of which the value must be one."""
+"""Matches a quoted text in the description of a value. If the value must be one of several texts, the description
+quotes each of them."""
 MAX_OPTIONS = 6
+YES_OR_NO = re.compile(r"yes[\W_]?(?:or)?[\W_]?no", re.IGNORECASE)
+"""Matches a placeholder that stands for "yes" or "no"."""
+NAME = re.compile(r"(?:^|[\W_])name$", re.IGNORECASE)
+"""Matches a placeholder that stands for a name."""
+MIDNIGHT = re.compile(r"(\d{4}-\d\d-\d\d)[T ]00:00:00")
+"""Matches a date as pandas prints it for a column of dates without a time of day."""
 NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 FRACTION = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?")
 
@@ -82,20 +89,23 @@ def unusable_value(output: str, question: str) -> str:
             value = output[match.end() : after.start() if after else len(output)].rpartition("]")[0].strip()
             if "\n" in value:
                 return f"printed several values for {match[1]}, but the question asks for one"
-            description = _description(slots[match[1]], question)
+            value, description = (
+                _as_described(value, slots[match[1]], question),
+                _description(slots[match[1]], question),
+            )
             if value.lower() in NO_VALUES and value not in OPTION.findall(description):
                 return f"printed {value} for {match[1]}"
-            if kind := _other_kind(value, description):
+            if kind := _other_kind(value, slots[match[1]], description):
                 return f"printed {value} for {match[1]}, but the question asks for {kind}"
     return ""
 
 
-def _other_kind(value: str, description: str) -> str:
-    """Return what the question describes if the value is of another kind: a number if the value is text, or text if it
-    is a number. Return an empty string if the kinds agree or the question describes none."""
+def _other_kind(value: str, placeholder: str, description: str) -> str:
+    """Return the kind of value that the question asks for ("a number", "text", or a list of options) if ``value`` is of
+    another kind. Return an empty string if the kinds agree, or if the question names no kind."""
     kinds = [match.lastgroup or "text" for match in KIND.finditer(description[:MAX_KIND])]
     if not kinds:
-        return ""
+        return "text" if NAME.search(placeholder) and FRACTION.fullmatch(value) else ""
     if kinds[0] == "number":
         return "" if re.search(r"\d", value) else "a number"
     options = OPTION.findall(description.split("\n", maxsplit=1)[0])[:MAX_OPTIONS] if "options" in kinds else []
@@ -106,11 +116,15 @@ def _other_kind(value: str, description: str) -> str:
 
 
 def _as_described(value: str, placeholder: str, question: str) -> str:
-    """Return a number with as many decimals, and a month with as many digits, as the question asks for. Return any
-    other value unchanged."""
+    """Return the value as the question describes it: a number with as many decimals and a month with as many digits as
+    it asks for, a date without midnight, and "yes" or "no" for a truth value. Return any other value unchanged."""
     description = _description(placeholder, question)
     if "YYYY-MM" in description and re.fullmatch(r"\d{4}-\d", value):
         return value.replace("-", "-0")
+    if "HH" not in description and (date := MIDNIGHT.fullmatch(value)):
+        return date[1]
+    if value in ("True", "False"):
+        return _yes_or_no(value == "True", placeholder, description) or value
     match = PRECISION.search(description) if FRACTION.fullmatch(value) else None
     if match is None:
         return value
@@ -119,8 +133,24 @@ def _as_described(value: str, placeholder: str, question: str) -> str:
     return f"{float(value):.{decimals}f}" if len(value.partition(".")[2]) > decimals else value
 
 
+def _yes_or_no(is_true: bool, placeholder: str, description: str) -> str:
+    """Return "yes" or "no" as the question writes it; an empty string if the question does not ask for one of them."""
+    options = ["yes", "no"] if YES_OR_NO.fullmatch(placeholder) else OPTION.findall(description[:MAX_KIND])
+    word = "yes" if is_true else "no"
+    if not {"yes", "no"} <= {option.lower() for option in options}:
+        return ""
+    return next(option for option in options if option.lower() == word)
+
+
 def _description(placeholder: str, question: str) -> str:
-    """Return the text that follows the last quotation of the placeholder in the question; an empty string if the
-    question does not quote it."""
-    parts = re.split(rf"[\"'“]{re.escape(placeholder)}[\"'”]", question) if placeholder else []
-    return parts[-1] if len(parts) > 1 else ""
+    """Return the text that follows the last quotation of the placeholder in the question, or the placeholder without
+    quotes behind the last demanded value; an empty string if the question does not describe it."""
+    if not placeholder:
+        return ""
+    word = re.escape(placeholder)
+    parts = re.split(rf"[\"'“]{word}[\"'”]", question)
+    if len(parts) > 1:
+        return parts[-1]
+    *_, behind = SLOT.split(question)
+    plain = re.search(rf"(?<!\w){word}(?=\s+(?:is|has|must|should|can)\b)", behind)
+    return behind[plain.end() :] if plain else ""

@@ -29,6 +29,11 @@ EXAMPLES = tuple(
             r"\bpearson\b(?=[\s\S]*\b(?:p-?values?|two-tailed|significan))",
             "pairs = t[['a', 'b']].dropna(); r, p = stats.pearsonr(pairs['a'], pairs['b'])",
         ),
+        (
+            r"\A(?=[\s\S]*\b(?:two|pairs?)\b)(?=[\s\S]*\b(?:strong|high|larg|weak|low)est\b)[\s\S]*\bcorrelat",
+            "r = t[['a', 'b', 'd']].corr(); pairs = r.where(np.triu(np.ones(r.shape), 1) > 0).stack(); "
+            "first, second = pairs.abs().idxmax(); pairs[first, second]",
+        ),
         (r"\bspearman\b", "t['a'].corr(t['b'], method='spearman')"),
         (r"\bRMSE\b|\broot mean squared?\b", "rmse = mean_squared_error(y_test, model.predict(X_test)) ** 0.5"),
         (

@@ -14,7 +14,7 @@ from agent_kernel.core.programs.failed_program import FailedProgram
 from agent_kernel.core.programs.program_edits import REDUCTIONS, YEARS, Edit, date_columns, is_integer, letters_of
 
 LABELS = re.compile(r"Columns of [^:\n]+: ((?:(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|-?\d+)(?:, )?)+)")
-"""Matches the fact about an error that lists the columns of a table (see ``error_hints``)."""
+"""Matches the hint about an error that lists the columns of a table (see ``error_hints``)."""
 QUOTED = re.compile(r"'((?:[^'\\\n]|\\.)*)'")
 NEW_NAMES = {
     "iteritems": "items",
@@ -41,7 +41,7 @@ NOT_A_NUMBER = re.compile(
     r"|Unable to parse string [\"'](?P<parsed>.*)[\"'] at position"
 )
 CONVERTED = ("_number", "_date", "_time", "_lower", "_true")
-"""Ends of the names of variables with converted columns (``notebook.kernel.text_columns``)."""
+"""Suffixes of the names of variables that contain converted columns (``notebook.kernel.text_columns``)."""
 DATE_PART = re.compile(r"year|month|day|quarter|weekday|dayofweek|hour")
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 
@@ -223,7 +223,8 @@ def _date_index(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _date_column(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Replace parts of the dates of an index that has none, ``t.index.year``, by those of the only column of dates."""
+    """Replace an access to a part of a date in an index without dates, ``t.index.year``, by the same part of the only
+    column of dates, ``t['day'].dt.year``."""
     columns = set(date_columns(failure))
     for node in failure.expressions if len(columns) == 1 else ():
         is_part = isinstance(node, ast.Attribute) and DATE_PART.fullmatch(node.attr)
@@ -313,7 +314,7 @@ def _days(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     for node in failure.failed:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_integer(node.right):
             end = failure.span(node.left)[1]
-            # The node of ``(a - b)`` ends before the closing parenthesis; ``.dt.days`` belongs behind it.
+            # The node of ``(a - b)`` ends before the closing parenthesis; ``.dt.days`` is inserted after it.
             closing = re.match(r"\s*\)", failure.code[end:])
             yield (end + (closing.end() if closing else 0),) * 2 + (".dt.days",)
             return

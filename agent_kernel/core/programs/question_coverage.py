@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from agent_kernel.core.programs.answer_form import SLOT
-from agent_kernel.core.programs.program_edits import ParsedProgram, is_label, letters_of
+from agent_kernel.core.programs.program_edits import ParsedProgram, is_condition, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
 
 MAX_QUESTION = 4_000
@@ -60,7 +60,11 @@ METHODS = tuple(
 WORD = re.compile(r"[a-z]{4,}")
 """Matches a word in the name of a variable. A sentence with this word asks for the variable."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
-"""Matches the columns and their types in the facts about a table or a file."""
+"""Matches the columns and their types in the description of a table or a file."""
+VALUES = re.compile(r"^\s*(?P<label>\S.*?) values: (?P<values>\S.*)$", re.MULTILINE)
+"""Matches the distinct values of a column in the description of a table or a file."""
+MIN_VALUE = 4
+"""A value with fewer characters is often an ordinary word of a question."""
 KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
 """Matches code that leaves out rows without a value."""
 KEEPS_ALL = re.compile(
@@ -72,9 +76,11 @@ DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
 """Matches code that uses columns without naming them."""
 FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
-"""Matches words that ask to fill missing values, with the text behind them, which names a column."""
+"""Matches words that ask to fill missing values, with the text after them, which names a column."""
 LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
 """Finds a sentence that asks to remove outliers."""
+OF_THESE = re.compile(r"\b(?:of|for|in|among) (?:these|those)\b", re.IGNORECASE)
+"""Finds a sentence that asks for something of rows that a condition selects."""
 IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
 """Matches an identifier of letters and digits: ``s3``, ``W-07``."""
 SENTINEL = re.compile(r"(?<![\w.,-])(-9{2,4}|9{3,4})(?![\w-]|[.,]\d)")
@@ -92,8 +98,9 @@ THRESHOLD = re.compile(
 
 
 def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[str]:
-    """Return the sentences of the question that the program ``code`` ignores, in order. Return an empty list if the
-    program cannot be parsed. ``facts`` describe the tables and files of the question."""
+    """Return the sentences of the question that the program ``code`` ignores, in order, and a sentence with the values
+    of each column that the program compares with another value. Return an empty list if the program cannot be parsed.
+    ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
         # Comments are removed, because a model may write a condition as a comment and still not apply it.
@@ -103,11 +110,15 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     if len(program.nodes) < 2:
         return []
     labels, sentences = _labels(facts), list(_sentences(question))
-    found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels))]
-    unused = (name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question))
+    values = {label: text for label, text in _values(facts) if label in labels}
+    found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
+    unused = [name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question)]
+    unused += _unused_loop_variables(program)
     words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}
     found += [sentence for sentence in sentences if words & set(WORD.findall(sentence.lower()))]
-    return sorted(dict.fromkeys(found), key=sentences.index)
+    wrong = dict.fromkeys(filter(None, (_column_without(node, values) for node in program.nodes)))
+    limits = [f"{label!r} has only these values: {values[label]}"[:MAX_SENTENCE] for label in wrong]
+    return sorted(dict.fromkeys(found), key=sentences.index) + limits
 
 
 def _sentences(question: str) -> Iterator[str]:
@@ -119,7 +130,7 @@ def _sentences(question: str) -> Iterator[str]:
                 yield sentence
 
 
-def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Iterator[bool]:
+def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: Mapping[str, str]) -> Iterator[bool]:
     yield any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS)
     named = [label for label in labels if label in sentence]
     unused = [label for label in named if _names(sentence, label) and not _uses(program.code, label)]
@@ -132,6 +143,10 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str]) -> Itera
     plain = letters_of(program.code)
     yield any(letters_of(one) not in plain for one in IDENTIFIER.findall(sentence))
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
+    yield bool(OF_THESE.search(sentence)) and _only_counts_selected_rows(program)
+    named_values = ((label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE)
+    # A program that uses the column may select the value in another way, for example by a loop over its values.
+    yield any(_names_value(sentence, one) and not _uses(program.code, label) for label, one in named_values)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield not all(_has_number(program, number) for number in numbers)
     # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
@@ -156,11 +171,50 @@ def _keeps_outliers(program: ParsedProgram) -> bool:
     return bool(selected & conditions) and not re.search(r"~|\bdrop\(|isin", program.code)
 
 
+def _only_counts_selected_rows(program: ParsedProgram) -> bool:
+    """Return whether the program selects rows by a condition and uses nothing but their number: ``len(t[c])``,
+    ``t[c].shape[0]``."""
+    conditions = {ast.unparse(target) for target, value in program.assignments if is_condition(value)}
+    selected = {
+        id(node)
+        for node in program.expressions
+        if isinstance(node, ast.Subscript) and (is_condition(node.slice) or ast.unparse(node.slice) in conditions)
+    }
+    calls = [node for node in program.expressions if isinstance(node, ast.Call) and ast.unparse(node.func) == "len"]
+    counted = {id(one) for call in calls for one in call.args}
+    counted |= {id(one.value) for one in program.nodes if isinstance(one, ast.Attribute) and one.attr == "shape"}
+    return bool(selected) and selected <= counted
+
+
 def _labels(facts: Sequence[str]) -> list[str]:
-    """Return the labels of columns in the facts."""
+    """Return the labels of the columns that ``facts``, the descriptions of tables and files, list."""
     listed = [column for text in facts for match in COLUMNS.finditer(text) for column in match[1].split(", ")]
     labels = (column.rpartition(" ")[0].strip() for column in listed)
     return list(filter(None, labels))
+
+
+def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each column whose distinct values the facts list, with these values as text on one line: it becomes a
+    comment of a program, and Python ends a comment at a carriage return too."""
+    for match in (match for text in facts for match in VALUES.finditer(text)):
+        yield match["label"], " ".join(match["values"].split())
+
+
+def _names_value(sentence: str, value: str) -> bool:
+    return bool(re.search(rf"(?<![\w'./-]){re.escape(value)}(?![\w'/-]|\.\w)", sentence, re.IGNORECASE))
+
+
+def _column_without(node: ast.AST, values: Mapping[str, str]) -> str:
+    """Return the column that the node compares with a text that none of its values is: ``t['source'] == 'oil'``; an
+    empty string if the node is anything else."""
+    is_equal = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
+    if not is_equal or not isinstance(node, ast.Compare) or not isinstance(node.left, ast.Subscript):
+        return ""
+    label = ast.unparse(node.left.slice).strip("'\"")
+    listed, other = values.get(label, ""), node.comparators[0]
+    text = other.value if isinstance(other, ast.Constant) and isinstance(other.value, str) else ""
+    is_listed = text in listed.split(", ") or (", " in text and text in listed)
+    return "" if not listed or not text or "..." in listed or is_listed else label
 
 
 def _names(sentence: str, label: str) -> bool:
@@ -208,6 +262,20 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
             later = (one for one in names if one.id == table and one.lineno > target.lineno)
             if constants == stored and all(id(one) in narrow for one in later):
                 yield label.strip("'\"")
+
+
+def _unused_loop_variables(program: ParsedProgram) -> Iterator[str]:
+    """Yield the variable of each loop that the body at most assigns to another variable, as a search for the best value
+    does: what the body computes is the same for every value then."""
+    for loop in program.nodes:
+        if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name):
+            inside = [node for statement in loop.body for node in ast.walk(statement)]
+            copies = [
+                node.value for node in inside if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
+            ]
+            used = [node for node in inside if isinstance(node, ast.Name) and node.id == loop.target.id]
+            if any(node in copies for node in used) and all(node in copies for node in used):
+                yield loop.target.id
 
 
 def _has_number(program: ParsedProgram, number: float) -> bool:

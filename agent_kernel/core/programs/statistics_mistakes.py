@@ -45,11 +45,13 @@ SAMPLES = {
     "levene": 2,
     "bartlett": 2,
 }
-"""Functions of scipy.stats, with the number of their first arguments that are independent samples."""
-REMOVED = re.compile(r"\w*(?:fill|imput|interpolat|replac|remov|dropp|duplicat)\w*", re.IGNORECASE)
-"""Matches the name of a variable for the number of values or rows that were removed or filled in."""
+"""Maps each of these functions of scipy.stats to the number of its leading arguments that are independent samples."""
+REMOVED = re.compile(r"\w*(?:fill|imput|interpolat|replac|remov|dropp|duplicat|before|initial)\w*", re.IGNORECASE)
+"""Matches the name of a variable for the number of values or rows that were removed or filled in, or that there were
+before."""
 LEFT = re.compile(r"after|left|remain|still|now", re.IGNORECASE)
-"""Matches a word with which the name of such a variable means the number of the remaining values or rows."""
+"""Matches a word in a name that REMOVED matches. With this word, the variable is for the number of the values or rows
+that remain."""
 OF_OUTLIERS = re.compile(
     r"(?!.*(?:non|not|no_|without|clean|filter|remov|exclu|drop|after|minus|inlier)).*outliers?", re.IGNORECASE
 )
@@ -326,9 +328,9 @@ def with_named_functions(code: str, question: str) -> str:
 
 
 def with_named_options(code: str, question: str) -> str:
-    """Return the code with the options that the question names and that a call lacks: ``ddof=0`` in a call of ``std``,
-    ``equal_var=False`` in a t-test of which the question says that it is Welch's. An option with two values in the
-    question is left as it is."""
+    """Return the code with the options that the question names and that a call lacks or has with another value:
+    ``ddof=0`` in a call of ``std``, ``equal_var=False`` in a t-test of which the question says that it is Welch's. An
+    option with two values in the question is left as it is."""
     program = ParsedProgram(code)
     named = [*OPTION.findall(question), *(option for words, option in OPTION_WORDS if words.search(question))]
     values = {name: {value for other, value in named if other == name} for name, _ in named}
@@ -337,12 +339,17 @@ def with_named_options(code: str, question: str) -> str:
         if not isinstance(node, ast.Call) or any(one.arg is None for one in node.keywords):
             continue
         function = ast.unparse(node.func).rpartition(".")[2]
-        given = {one.arg for one in node.keywords}
+        given = {one.arg: one.value for one in node.keywords}
         for name, functions in OPTIONS.items():
-            if function in functions and name not in given and len(values.get(name, ())) == 1:
+            if function not in functions or len(values.get(name, ())) != 1:
+                continue
+            (value,) = values[name]
+            if name not in given:
                 end = program.span(node)[1] - 1
                 is_first = not node.args + node.keywords
-                edits.append((end, end, f"{'' if is_first else ', '}{name}={next(iter(values[name]))}"))
+                edits.append((end, end, f"{'' if is_first else ', '}{name}={value}"))
+            elif isinstance(given[name], ast.Constant) and program.source(given[name]) != value:
+                edits.append((*program.span(given[name]), value))
     return program.apply_edits(edits) or code
 
 

@@ -324,7 +324,7 @@ class StoreMaintenance(Protocol):
         """Delete the rows that ``repair`` has moved to the quarantine."""
 
     async def vacuum(self) -> int:
-        """Return unused space, including that of deleted text, to the disk. Returns the number of bytes freed."""
+        """Free unused disk space, including that of deleted text. Returns the number of bytes freed."""
 
 
 class RetentionQueries(Protocol):

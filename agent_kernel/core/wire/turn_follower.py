@@ -144,8 +144,8 @@ class TurnFollower:
 
 
 def _mark(body: EventBody) -> tuple[str, str] | None:
-    """Return (type, id) of an event that occurs once in a turn, for example once for each call; None for other
-    events."""
+    """Return (type, id) of an event if a turn contains only one event with this type and id, such as the start of one
+    call. Return None for events of other types."""
     if isinstance(body, TurnStarted | TurnVersion | TurnFinished):
         return body.type, ""
     if isinstance(body, CallStarted | CallReturned | CallFinished):

@@ -20,7 +20,7 @@ Progress: TypeAlias = Callable[[str, float | None], None]
 
 
 class ModelFile(Protocol):
-    """The facts about a model that the engine uses; the catalog's ``LocalModel`` implements it."""
+    """The properties of a model that the engine uses; the catalog's ``LocalModel`` implements it."""
 
     @property
     def name(self) -> str: ...

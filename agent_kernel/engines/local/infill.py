@@ -14,9 +14,9 @@ LINE_TOKENS = 24
 BLOCK_TOKENS = 64
 BEFORE_CHARACTERS = 1_500
 AFTER_CHARACTERS = 100
-"""The text after the cursor follows the text that changes with every key, so the model reads it again for each request.
-With this bound, a request that continues in the same cell reads at most 54 new tokens: one step of the model. With 200
-characters, one request in seven takes two steps."""
+"""Maximum number of characters of the text after the cursor. In the prompt this text follows the text that changes with
+every key, so the model reads it again for each request. With this limit, a request that continues in the same cell
+reads at most 54 new tokens: one step of the model. With 200 characters, one request in seven takes two steps."""
 STEP = 1_000
 """The beginning of a long text before the cursor is cut off, always a multiple of this many characters. The prompts for
 the next keystrokes and cells therefore begin with the same text, which the KV cache already contains."""

@@ -283,8 +283,9 @@ class TerminalScreen:
 
 
 def screen_for(shell: Any, render: Callable[[str], Bundle] = text_bundle) -> Screen:
-    """Return the screen of the running cell. The screen keeps the current publisher, because the shell's publisher is
-    replaced while the model's code runs. ``jupyter console`` gets lines, because it ignores updates of an output."""
+    """Return the screen of the running cell. The screen keeps the shell's current display publisher, because the
+    shell's publisher is replaced while the model's code runs. In ``jupyter console`` the screen prints lines, because
+    the console ignores updates of an output."""
     if getattr(shell, "kernel", None) is not None:
         return TerminalScreen() if is_jupyter_console() else CellScreen(shell.display_pub, render)
     return rich_screen(markdown=render is text_bundle) or TerminalScreen()

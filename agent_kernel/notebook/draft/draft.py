@@ -37,12 +37,12 @@ from agent_kernel.sandbox.worker.missing_imports import missing_imports
 
 IDLE_S = 1800.0
 TRIAL_S = 10.0
-"""Time limit of one program that is tried."""
+"""Time limit in seconds of one program that is tried."""
 TRIALS_S = 30.0
-"""Time limit of all programs that are tried together. A program that ignores the interrupt at its end is killed within
-GRACE_S and END_S seconds more."""
+"""Time limit in seconds of all programs of one call of ``try_programs`` together. A program that ignores the interrupt
+at the end of this time is killed within GRACE_S and END_S seconds more."""
 DESCRIBE_S = 5.0
-"""Time limit for a description of the variables in the copy."""
+"""Time limit in seconds for a description of the variables in the copy."""
 STATUSES = ("success", "error", "timeout", "interrupted")
 MAX_NAME = 200
 NO_OUTPUT = "(no output)"

@@ -67,7 +67,7 @@ def _thread_problem() -> str:
 
 
 class ThreadFacts(NamedTuple):
-    """Facts about the threads of a process: their names, and the paths of the GNU OpenMP libraries that the process has
+    """Describes the threads of a process: their names, and the paths of the GNU OpenMP libraries that the process has
     loaded. Both are empty for a process with one thread."""
 
     names: Sequence[str] = ()

@@ -19,9 +19,9 @@ from typing import Any
 from agent_kernel.notebook.kernel.text_columns import describe_conversion
 
 NAMED = "Variables"
-"""Title of the note with facts about data that the prompt names."""
+"""Title of the note that describes data that the prompt names."""
 EARLIER = "Earlier variables"
-"""Title of the note with facts about data that an earlier prompt named."""
+"""Title of the note that describes data that an earlier prompt named."""
 NEWEST = "Newest tables"
 """Title of the note with the newest tables, where no prompt named data."""
 UNNAMED = (EARLIER, NEWEST)

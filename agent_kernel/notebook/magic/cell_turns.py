@@ -267,7 +267,7 @@ def _version(version: Mapping[str, Any]) -> AnswerVersion:
 
 
 class MagicCompleter:
-    """Completes lines of the two magics, and in the prompts of agent cells variables behind ``{`` and files behind
+    """Completes lines of the two magics, and in the prompts of agent cells variables after ``{`` and files after
     ``@``. Returns nothing when the server does not answer within ASK_S seconds. Answers are cached for KEEP_S
     seconds."""
 

@@ -135,7 +135,7 @@ class AgentMagics(Magics):
             prompt = "\n".join(part for part in (request.words, cell.strip("\n")) if part.strip())
             if not prompt.strip():
                 raise AgentError(
-                    f"the prompt is missing. Write it {'behind >' if self.has_prompt_cells else 'below %%agent'}."
+                    f"the prompt is missing. Write it {'after >' if self.has_prompt_cells else 'below %%agent'}."
                 )
             self._one_turn(request, prompt, self._cells.id_of(f"{line}\n{cell}"))
 

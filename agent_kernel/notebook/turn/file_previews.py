@@ -1,5 +1,5 @@
-"""Describes files that a prompt names: the columns, types and three rows of a table, the keys and types of a JSON
-document, or the first lines of a text.
+"""Describes files that a prompt names: the columns, types, three rows, categories and missing values of a table, the
+keys and types of a JSON document, or the first lines of a text.
 
 Opens only regular files below the working directory that a draft may read too. Reads at most HEAD_BYTES of a file, or
 the whole file if it has no more than WHOLE_BYTES. Every line quoted from a file is indented, so that its content cannot
@@ -18,18 +18,19 @@ import re
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_kernel.notebook.draft.jail import readable_paths
 from agent_kernel.notebook.kernel.text_columns import describe_conversion, pandas_names
+from agent_kernel.notebook.turn.column_types import MISSING, column_type, describe_values, number_options
 
 MAX_FILES = 3
 MAX_ENTRIES = 2_000
 HEAD_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
-"""Files up to this size are read whole. Only then are rows and lines counted and JSON is parsed."""
+"""Files of at most this many bytes are read whole. Only then are rows and lines counted and JSON is parsed."""
 MAX_COLUMNS = 40
 ROWS = 3
 TYPED_ROWS = 200
@@ -48,28 +49,10 @@ JSON_LINES = frozenset({"jsonl", "ndjson"})
 TEXTS = frozenset({"txt", "log", "md", "dat", "rst", "yaml", "yml", "toml", "ini", "xml", "html"})
 BY_PANDAS = {"parquet": "read_parquet", "xlsx": "read_excel", "xls": "read_excel"}
 LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
-MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
-DATE = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?"
-    rf"|\d{{4}}/\d\d/\d\d|\d\d[ -]{MONTH}[ -]\d{{4}}|{MONTH} \d\d, \d{{4}}"
-)
-"""Matches a date that pandas recognises without being told its form."""
-DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d\d:\d\d(?::\d\d)?)?")
-"""Matches a date that begins with the day. For dates with slashes it is certain that the day comes first only if at
-least one of the days is above 12."""
-DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")
-THOUSANDS = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 MAX_SKIPPED = 10
 """Maximum number of lines before the header of a table that are recognised as a title."""
 MAX_WORKBOOK_BYTES = 32 << 20
 """Limit in bytes of the unpacked size of a workbook. Of a larger workbook, no rows are read."""
-TYPES: tuple[tuple[str, Callable[[str], bool]], ...] = (
-    ("int64", lambda text: bool(re.fullmatch(r"[+-]?\d{1,18}", text))),
-    ("float64", lambda text: bool(re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|inf", text))),
-    ("bool", lambda text: text in ("True", "False", "true", "false", "TRUE", "FALSE")),
-    ("date", lambda text: bool(DATE.fullmatch(text))),
-)
-MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "None"})
 
 
 class FileHead(NamedTuple):
@@ -212,7 +195,7 @@ def _conversions(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any
         fact
         for label, column in zip(columns, present, strict=True)
         # A column needs no conversion if pandas converts it itself: if all texts are numbers, or all are true or false.
-        if _type([str(cell) for cell in column]) in ("str", "day first")
+        if column_type([str(cell) for cell in column]) in ("str", "day first")
         and (fact := describe_conversion(table, label, column))
     ]
 
@@ -242,7 +225,7 @@ def _head(path: str) -> FileHead | None:
 
 
 def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
-    """Return the lines that describe a table, and the facts about columns that code must convert."""
+    """Return the lines that describe a table, and the lines that describe columns which code must convert."""
     lines = head.text.splitlines()
     separator = _separator(lines)
     try:
@@ -255,11 +238,13 @@ def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
     skipped = _title_lines(numbered)
     rows = [row for line, row in numbered if line > skipped]
     columns = pandas_names(rows[0][:MAX_COLUMNS])
-    cells = [[row[at] for row in rows[1 : 1 + TYPED_ROWS] if at < len(row)] for at in range(len(columns))]
-    kinds = [_type(column) for column in cells]
+    read = rows[1:] if head.whole else rows[1 : 1 + TYPED_ROWS]
+    complete = [[row[at] if at < len(row) else "" for row in read] for at in range(len(columns))]
+    cells = [[row[at] for row in read[:TYPED_ROWS] if at < len(row)] for at in range(len(columns))]
+    kinds = [column_type(column) for column in cells]
     options = [f"sep={separator!r}"] if separator != "," else []
     options += [f"skiprows={skipped}"] if skipped else []
-    options += _number_options(cells, kinds, separator)
+    options += number_options(cells, kinds, separator)
     dates = [column for column, kind in zip(columns, kinds, strict=True) if kind in ("date", "day first")]
     options += [f"parse_dates={dates!r}"] if dates else []
     options += ["dayfirst=True"] if "day first" in kinds else []
@@ -274,7 +259,9 @@ def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
     first = f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"
-    return [_one_line(first), *map(_one_line, first_lines)], conversions
+    # Only of a table that is read to its end are all values known.
+    values = describe_values(columns, complete, kinds) if head.whole else []
+    return [_one_line(first), *map(_one_line, [*first_lines, *values])], conversions
 
 
 def _separator(lines: Sequence[str]) -> str:
@@ -296,45 +283,6 @@ def _title_lines(numbered: Sequence[tuple[int, list[str]]]) -> int:
     if not 0 < at <= MAX_SKIPPED or width < 2 or often < len(numbered) - at - 1:
         return 0
     return numbered[at - 1][0]
-
-
-def _number_options(cells: Sequence[Sequence[str]], kinds: list[str], separator: str) -> list[str]:
-    """Return the arguments with which pandas reads numbers that have a decimal comma or separated thousands. Changes
-    ``kinds`` in place: the kinds of these columns become float64 or int64."""
-    options: list[str] = []
-    written = DECIMAL_COMMA if separator != "," else THOUSANDS
-    for at, column in enumerate(cells):
-        present = [text for cell in column if (text := cell.strip()) not in MISSING]
-        if kinds[at] != "str" or not present or not all(map(written.fullmatch, present)):
-            continue
-        fraction, group = (",", ".") if written is DECIMAL_COMMA else (".", ",")
-        options += [f"decimal={fraction!r}"] if fraction == "," else []
-        options += [f"thousands={group!r}"] if any(group in text for text in present) else []
-        whole = len(present) == len(column) and not any(fraction in text for text in present)
-        kinds[at] = "int64" if whole else "float64"
-    return list(dict.fromkeys(options))
-
-
-def _type(cells: Sequence[str]) -> str:
-    present = [text for cell in cells if (text := cell.strip()) not in MISSING]
-    if not present:
-        return "str"
-    kind = next((name for name, fits in TYPES if all(map(fits, present))), "str")
-    days = [match for text in present if (match := DAY_FIRST.fullmatch(text))]
-    if kind == "str" and len(days) == len(present):
-        return _date_type(days)
-    (_, is_integer), (_, is_decimal) = TYPES[:2]
-    if kind == "str" and all(is_integer(text) or is_decimal(text) for text in present):
-        return "float64"
-    return "float64" if kind == "int64" and len(present) < len(cells) else kind
-
-
-def _date_type(dates: Sequence[re.Match[str]]) -> str:
-    """Return ``date``, ``day first``, or ``str`` if no date with slashes has a number above 12, which shows the day."""
-    is_month_first = all(match[3] and int(match[1]) <= 12 for match in dates)
-    if is_month_first and any(int(match[3]) > 12 for match in dates):
-        return "date"
-    return "day first" if any(match[2] or int(match[1]) > 12 for match in dates) else "str"
 
 
 def _describe_text(name: str, head: FileHead, prompt: str, extension: str) -> list[str]:

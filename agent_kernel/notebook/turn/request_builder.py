@@ -163,9 +163,10 @@ class RequestBuilder:
         return {"client_tools": self._parts.tools.declare(), "functions": self._parts.functions.to_json()}
 
     def _copies(self, request: CellOptions, prompt: str, names: list[str], place: str) -> CopiedVariables:
-        """Return copies of variables for the sandbox; none if Python runs elsewhere. Copied are the variables that the
-        options or the prompt name. If the sandbox is used in place of a draft, tables that the prompt mentions are
-        copied too."""
+        """Return copies of the variables that the options or the prompt name, for a turn whose Python runs in the
+        sandbox; no copies for any other turn. If the turn runs in the background, or if the cell asks for a draft but
+        runs in the sandbox, the tables that the prompt mentions are copied too. Raises AgentError if an option names an
+        unknown variable."""
         namespace = self._shell.user_ns
         for name in request.variables:
             if name not in namespace:
@@ -229,7 +230,8 @@ def _with_lines(data: list[Note], copies: CopiedVariables) -> list[Note]:
 
 
 def _files(prompt: str, place: str) -> list[Note]:
-    """Describe the files named in the prompt. Skipped for the sandbox, whose working directory is another one."""
+    """Describe the files that the prompt names. Return an empty list if Python runs in the sandbox, which has a working
+    directory of its own."""
     facts = describe_files(prompt) if place != "sandbox" else ""
     return [{"title": "Files", "text": facts}] if facts else []
 

@@ -247,7 +247,7 @@ class LinuxSandbox:
         return self._with_place_facts(replace(result, lost=lost), process, place)
 
     def _with_place_facts(self, result: RunResult, process: JailedProcess, place: SessionSlot) -> RunResult:
-        """Return the result with facts about the process added: missing layers, a denied path, and the interpreter."""
+        """Return the result with data about the process added: missing layers, a denied path, and the interpreter."""
         less = self.policy.less(process.layers)
         excluded = [*self._hidden, *(str(path) for path in (*place.paths[0], *place.paths[1]))]
         path = find_denied_path(result.error or "", str(place.workdir), excluded)

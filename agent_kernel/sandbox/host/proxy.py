@@ -26,7 +26,7 @@ MAX_CONNECTIONS = 64
 HEAD_S = 30.0
 CONNECT_S = 20.0
 IDLE_S = 300.0
-"""A connection without traffic in either direction for this long is closed."""
+"""Seconds without traffic in either direction after which a connection is closed."""
 CLOSE_S = 5.0
 CHUNK = 65_536
 REFUSED_PORTS = frozenset({25, 465, 587})
@@ -200,7 +200,7 @@ def _answer(writer: asyncio.StreamWriter, status: int, reason: str) -> None:
 
 
 async def _shut(writer: asyncio.StreamWriter) -> None:
-    """Close after flushing written data, waiting CLOSE_S at most."""
+    """Close the connection when the written data are sent, or after CLOSE_S seconds."""
     writer.close()
     try:
         async with asyncio.timeout(CLOSE_S):

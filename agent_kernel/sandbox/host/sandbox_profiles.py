@@ -1,7 +1,7 @@
 """Defines the two profiles, which determine the files that code sees in addition to those that Python needs.
 ``developer`` adds this machine's tools, toolchains and their variables; ``restricted`` adds nothing.
 
-The server decides this from its own environment."""
+The server determines these files and variables from its own environment variables."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def stopped_processes(pids: Iterable[int]) -> Iterator[None]:
             try:
                 entry = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY)
             except OSError:
-                continue  # it has ended
+                continue  # the process has ended
             stopped.append(entry)
             if _is_stopped(pid) or not _send_signal(entry, signal.SIGSTOP):
                 os.close(stopped.pop())
@@ -111,7 +111,7 @@ def _send_signal(entry: int, number: int) -> bool:
     try:
         signal.pidfd_send_signal(entry, number)
     except OSError:
-        return False  # it has ended, or this kernel has no pidfd signals: it is counted while it runs
+        return False  # the process has ended, or this kernel has no pidfd signals: it is then counted while it runs
     return True
 
 

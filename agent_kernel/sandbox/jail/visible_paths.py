@@ -67,8 +67,8 @@ SECRETS = (
 
 
 def hidden_by_default() -> list[str]:
-    """Return directories of Jupyter and IPython (connection files, tokens, settings, history), and keys and
-    passwords."""
+    """Return the paths that are hidden from jailed code by default: directories of Jupyter and IPython (connection
+    files, tokens, settings, history), and files and directories with keys and passwords."""
     home = os.path.expanduser("~")
     data = os.environ.get("JUPYTER_DATA_DIR") or os.path.join(home, ".local/share/jupyter")
     variables = ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "IPYTHONDIR", "XDG_RUNTIME_DIR")
@@ -180,8 +180,8 @@ class _Listing(NamedTuple):
 
 
 SETTLED_NS = 2_000_000_000
-"""A directory that changed within this time before it was read is read again next time: some file systems record times
-in steps of up to two seconds, so that a further change would not show."""
+"""Time in nanoseconds. If a directory changed less than this time before it was read, the next listing reads it again:
+some file systems record times in steps of up to two seconds, so that a further change would not show."""
 MAX_LISTINGS = 20_000
 
 

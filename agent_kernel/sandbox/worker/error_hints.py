@@ -1,7 +1,7 @@
-"""Describes facts about an error that its traceback does not contain: the columns of a table, names that are close to
-a wrong one, the files of a folder. Standard library only.
+"""Writes hints about an error that its traceback does not contain: the columns of a table, names that are similar to a
+wrong one, the files of a folder. Standard library only.
 
-A model corrects its program from these facts; without them it often repeats the line that failed.
+A model uses these hints to correct its program; without them it often repeats the line that failed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIZES = re.compile(r"shape|length|dimension|broadcast|align|size", re.IGNORECASE
 
 
 def describe_error(error: BaseException) -> str:
-    """Return one line of facts about the error, at most MAX_FACTS characters; empty if nothing is known.
+    """Return one line of hints about the error, at most MAX_FACTS characters; empty if there is no hint.
 
     No code of the program's own classes runs: only objects of exactly the types dict, DataFrame, Series, ndarray and
     module are read, and only labels that are exactly str or int."""

@@ -56,8 +56,8 @@ class Script:
                     continue
                 break
             if not _end(shell, others, time.monotonic() + grace_s / 3):
-                # A process remains that this process may not end. The server ends the whole session before the sleep is
-                # over.
+                # The script left a process that this process has no right to end. The server ends the whole session
+                # during this sleep.
                 time.sleep(60)
             raise
         finally:

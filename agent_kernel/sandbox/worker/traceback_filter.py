@@ -13,8 +13,8 @@ MAX_ERROR = 20_000
 
 
 def outcome(problem: BaseException) -> tuple[str, str | None]:
-    """Return (status, text for the user and the model). The text has the facts that are known about the error, followed
-    by its traceback."""
+    """Return (status, text for the user and the model). The text has the hints about the error (``error_hints``),
+    followed by its traceback."""
     if isinstance(problem, SystemExit):
         if problem.code in (None, 0):
             return "success", None

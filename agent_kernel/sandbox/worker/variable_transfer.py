@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 MAX_BYTES = 64 << 20
-"""Limit of all variables given to one run together, and of one copy taken."""
+"""Limit in bytes of all variables that one run receives together, and of one copy that is taken."""
 LISTED = 200
 _FRAME, _SERIES = "pandas.DataFrame", "pandas.Series"
 _ARRAYS = ("numpy", "pandas", "polars", "pyarrow", "scipy", "torch")

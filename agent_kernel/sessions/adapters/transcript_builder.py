@@ -17,7 +17,7 @@ from agent_kernel.sessions import serialization
 
 MAX_BRANCH_NAME = 200
 ROOT = -1
-"""Takes the place of the message before the first one: numbers of messages are not negative."""
+"""Stands for the number of the message before the first one, which does not exist. No message has a negative number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _Tree:
 
     def add(self, branch: SourceBranch) -> None:
         """Add a branch: the messages that it shares with an earlier one stay where they are, and the others form a new
-        segment behind them."""
+        segment after them."""
         if not (1 <= len(branch.name) <= MAX_BRANCH_NAME and branch.name.isprintable()):
             raise InvalidRequest(f"The name of a branch must have 1 to {MAX_BRANCH_NAME} printable characters.")
         end = len(self.branches)

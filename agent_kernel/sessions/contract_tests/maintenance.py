@@ -1,7 +1,8 @@
 """Tests of ``StoreMaintenance`` and ``RetentionQueries``.
 
-Not part of the contract of every session store: a store without them serves turns, but ``agent-kernel sessions`` cannot
-maintain it, and sessions in it do not expire. Needs the fixtures ``store``, ``clock`` and ``owner`` of ``suite``.
+A session store need not implement these two protocols. Without them it serves turns, but ``agent-kernel sessions``
+cannot maintain it, and its sessions do not expire. The tests need the fixtures ``store``, ``clock`` and ``owner`` of
+``suite``.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ _MEDIUM = "media:"
 
 
 def message_of(item: Mapping[str, Any]) -> Message:
-    """Convert an item of the Responses API to a message; ``item_of`` returns the same item. The item must be JSON that
-    does not nest deeper than Python's recursion limit."""
+    """Convert an item of the Responses API to a message, from which ``item_of`` restores the same item. The item must
+    be JSON that does not nest deeper than Python's recursion limit."""
     body = dict(item)
     media: dict[str, Media] = {}
     cut = _map_texts(body, lambda text: _cut_data_url(text, media))

@@ -54,8 +54,8 @@ class _Row:
 
 @dataclass(slots=True)
 class _Index:
-    """The facts that follow from the batches up to number ``newest``. ``leftovers`` are batches with replaced entries
-    that are still to be removed; ``complete`` is true once all batches have been read.
+    """The data that a log derives from the batches up to number ``newest``. ``leftovers`` are batches with replaced
+    entries that are still to be removed; ``complete`` is true once all batches have been read.
     """
 
     newest: int = 0

@@ -18,7 +18,7 @@ PAGE = 500
 """Maximum number of messages that one ``receive`` returns."""
 CHANGE_WITHIN_S = 10.0
 MAX_PAUSE_S = 0.01
-"""The longest pause before a value is changed again, after another server changed it at the same time."""
+"""The longest pause in seconds before a value is changed again, after another server changed it at the same time."""
 
 
 @dataclass(frozen=True, slots=True)

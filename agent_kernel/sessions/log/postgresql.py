@@ -44,11 +44,13 @@ _READ_AMONG = (
 _COMMIT = "SELECT agent_kernel_commit(%s, %s::text[], %s::text[], %s::bigint[], %s::bytea[], %s::boolean[])"
 _COMPARE_AND_COMMIT = _COMMIT.replace("commit(", "commit_after(%s::text[], %s::bigint[], ")
 MARK_CHARS = 16
-"""Length of the part of a topic's MD5 by which a notification names it, as in ``postgresql_messages.sql``."""
+"""A notification names a topic by this number of characters at the beginning of its MD5. ``postgresql_messages.sql``
+uses the same number."""
 SCHEMA_FILES = {"agent_kernel_messages": "postgresql_messages.sql", "agent_kernel_counted": "postgresql_counts.sql"}
 """Maps a table to the file of SQL that creates it, together with the tables and functions that belong to it."""
 _CHANNEL = "SELECT 'agent_kernel_' || md5(current_schema())"
-"""Channels belong to a database, so the name of the channel depends on the schema."""
+"""Selects the name of the channel for notifications. The name depends on the schema, because all schemas of a database
+share its channels."""
 _DELETE_OLD_VALUES = """
 DELETE FROM agent_kernel_values WHERE (namespace, name) IN (
     SELECT namespace, name FROM agent_kernel_values WHERE until <= now() LIMIT 200 FOR UPDATE SKIP LOCKED

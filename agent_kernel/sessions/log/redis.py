@@ -34,7 +34,8 @@ COMMIT_KEPT_S = 86_400
 """Seconds for which the id of a commit is remembered, so that the commit can be repeated."""
 _DROPPED_AT_ONCE = 500
 _COUNT_BITS = 20
-"""Redis numbers the messages of one millisecond; the position has this number in its lowest bits."""
+"""Number of bits of a position for the number that Redis gives a message among the messages of the same millisecond.
+These are the lowest bits; the others contain the time in milliseconds."""
 T = TypeVar("T")
 VERSION = 1
 TIMEOUT_S = 20.0
@@ -145,7 +146,7 @@ def _unpack(namespace: str, packed: bytes) -> Entry:
 
 class RedisBus:
     """A MessageBus in the Redis, Valkey or cluster that ``url`` names, with a connection for each of its two threads.
-    A topic without a new message for as long as its last one is kept is deleted."""
+    A topic is deleted when its newest message expires."""
 
     def __init__(self, url: str) -> None:
         self._sender = RedisConnection(url, "redis_bus.lua")

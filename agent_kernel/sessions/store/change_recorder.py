@@ -20,7 +20,8 @@ _FIRST_KEY = 5
 _FIRST_VALUE = _FIRST_KEY + max(map(len, KEYS.values()))
 """Indexes of the first key and the first value among the columns of ``changes``."""
 _LISTED = "items", "turns"
-"""Tables into which only ``rows.insert_rows`` inserts. The event of the line for its rows is ``listed``."""
+"""Tables into which only ``rows.insert_rows`` inserts. A row of the table ``changes`` with the event ``listed`` stands
+for all rows that one call of this function inserts."""
 
 
 class ChangeRecorder:

@@ -53,8 +53,8 @@ class Database:
     it, a killed process loses nothing, and a power cut loses at most the writes of the last moments. ``prepare`` runs
     once on every new connection. ``before_commit`` runs at the end of every write transaction; if it raises, nothing is
     written. A store in memory uses it to save its contents in ``directory``. ``files`` holds media that are too large
-    for a row. ``name`` is used in error messages, by default the path. ``steps`` are
-    the migrations, by default those of the session store.
+    for a row. ``name`` is used in error messages, by default the path. ``steps`` are the migrations, by default those
+    of the session store.
     """
 
     def __init__(

@@ -23,8 +23,8 @@ from agent_kernel.sessions.tables.quota import Quota
 
 T = TypeVar("T")
 MAX_PAUSE_S = 0.01
-"""The longest pause before a write is tried again. It is short, because a writer that waits longer than the others
-loses to them again."""
+"""The longest pause in seconds before a write is tried again. It is short, because a writer that waits longer than the
+others loses to them again."""
 NAMED = "SELECT namespace, hash FROM media UNION SELECT namespace, hash FROM files WHERE hash <> ''"
 
 

@@ -196,7 +196,7 @@ def _columns(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
 
 
 def _media_row(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Add a missing row of ``media``, or remove a wrong one. These rows repeat facts of the items, so nothing is
+    """Add a missing row of ``media``, or remove a wrong one. These rows only repeat data of the items, so nothing is
     lost."""
     digest, seq = fault.facts["hash"], fault.facts["seq"]
     if fault.facts["wanted"]:

@@ -216,7 +216,7 @@ def heartbeat(db: sqlite3.Connection, turn: Turn, owner: Owner, now: float) -> b
 
 @dataclass(frozen=True, slots=True)
 class TurnClosing:
-    """The end of a turn. ``record`` is merged into the turn's record."""
+    """The values with which a turn is closed. ``record`` is merged into the turn's record."""
 
     state: TurnState
     reason: str

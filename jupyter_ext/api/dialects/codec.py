@@ -21,8 +21,9 @@ class Frame(NamedTuple):
 
 
 DONE = Frame(None)
-"""The end of a stream of OpenAI's dialects. ``responses`` of OpenAI itself ends without it: its clients stop at the
-terminal event, and those of other vendors wait for ``[DONE]``."""
+"""The last frame of a stream in OpenAI's dialects. OpenAI's own server ends a stream of ``responses`` without this
+frame. The frame is sent here because clients of other vendors wait for ``[DONE]``; OpenAI's clients stop at the
+terminal event."""
 
 
 def encode_frames(frames: Iterable[Frame]) -> list[bytes]:

@@ -78,7 +78,7 @@ class DialectHandler(AgentHandler):
         asks = "ask" in (dialect_request.request.permission, self.services.runtime.settings.permission)
         if asks and dialect_request.server_tools != () and not dialect_request.streams:
             raise self.unasked(
-                "With the permission ask, approval questions are sent in the stream, and this request is not streamed.",
+                "The permission ask needs a streamed request, because approval questions are sent in the stream.",
                 hint="Send stream: true, and answer at agent/approvals/{approval_id}.",
                 details={"param": "agent_permission"},
             )
@@ -100,8 +100,8 @@ class DialectHandler(AgentHandler):
         self._leave()
 
     def _leave(self) -> None:
-        """Unregister this request as a reader of its idempotency key; repeated calls do nothing. The turn goes on for a
-        while, because a client that has a key may come back."""
+        """Unregister this request as a reader of its idempotency key; repeated calls do nothing. The turn continues for
+        a while, because a client that has a key may repeat its request."""
         entry, self._entry = self._entry, None
         if entry is not None:
             self._turn = None

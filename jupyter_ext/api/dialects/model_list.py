@@ -28,9 +28,9 @@ class ToolFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """The facts about a model that a request may name.
+    """The properties of a model that a request may name.
 
-    ``id`` is the name that a request uses; ``state`` is unloaded, loading, ready or failed. A fact that is unknown
+    ``id`` is the name that a request uses; ``state`` is unloaded, loading, ready or failed. A property that is unknown
     before the model is loaded is None, or 0 for ``context_length``. ``created`` is the time at which the model was
     downloaded, or else the time at which the server started.
     """

@@ -46,7 +46,8 @@ Links: TypeAlias = Mapping[str, Media]
 
 
 def check_length(characters: int, field: str) -> None:
-    """Raise RequestTooLarge if a request has more than MAX_TEXT characters. ``field`` is the field with the text."""
+    """Raise RequestTooLarge if ``characters``, the number of characters in a request, exceeds MAX_TEXT. ``field`` is
+    the name of the request field that the error names."""
     if characters > MAX_TEXT:
         too_long = f"{field}: a request can have at most {MAX_TEXT} characters together."
         raise RequestTooLarge(too_long, details={"param": field})

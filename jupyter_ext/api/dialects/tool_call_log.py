@@ -152,7 +152,8 @@ class ToolCallLog:
 
 
 def approval(event: Event, body: ApprovalRequired) -> dict[str, Any]:
-    """Return ``agentic_tool_approval_required``; the client answers at ``agent/approvals/{approval_id}``."""
+    """Return the data of the event ``agentic_tool_approval_required``, which asks for an approval. The client sends the
+    answer to ``agent/approvals/{approval_id}``."""
     kind = KINDS.get(body.kind.partition(".")[0], "external" if body.source == "external" else CUSTOM)
     label = LABELS.get(body.name, body.label or body.name)
     return {

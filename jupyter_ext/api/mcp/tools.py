@@ -141,8 +141,8 @@ class McpTools:
         return await McpTurn(self.turns, self.control, turn, client).outcome()
 
     async def _resume(self, caller: Caller, client: Client) -> McpOutcome | McpQuestion:
-        """Continue a turn for a client that comes back with answers. Access to the turn id that the client sends is
-        checked as for any other id."""
+        """Continue a turn for a client that repeats its call with answers. Access to the turn id that the client sends
+        is checked as for any other id."""
         try:
             state = json.loads(client.state)
             id, after = str(state["turn"]), int(state["after"])

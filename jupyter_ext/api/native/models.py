@@ -219,8 +219,8 @@ class ModelHandler(SharedHandler):
 
 
 def model_here(name: str, cache_dir: Path) -> dict[str, Any]:
-    """Return the facts about a model that are known without a network request, from the disk; empty for a model that
-    runs elsewhere."""
+    """Return the properties of a model of the catalog, or of a model of a hub that is on the disk, without a network
+    request. Return an empty object for any other name."""
     hub_id = None if name.startswith(AGENT) else HubId.parse(name)
     if hub_id is None:
         return model_to_json(entry_here(name, cache_dir), cache_dir) if is_named(name) else {}

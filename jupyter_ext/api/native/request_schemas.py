@@ -38,7 +38,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 MAX_DETAILS_BYTES = 8 << 20
-"""Limit on the details of one call result, as JSON in ASCII."""
+"""Limit in bytes on the details of one call result, as JSON in ASCII."""
 MAX_PICTURES = 16
 MAX_NOTES = 1_000
 MAX_CELL = 4_096
@@ -46,7 +46,7 @@ MAX_CELL = 4_096
 MAX_STOP = 1_000
 """Maximum number of characters of a stop sequence."""
 MAX_PICTURES_BYTES = 20 << 20
-"""Limit on all media of a turn; their base64 text then fits into the largest body."""
+"""Limit in bytes on all media of a turn; their base64 text then fits into the largest body."""
 
 
 class Body(BaseModel):

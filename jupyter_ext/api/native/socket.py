@@ -35,8 +35,8 @@ MAX_MESSAGE = 64 << 10
 LOOK_AGAIN_S = 60.0
 """Seconds between two checks whether the user of an open connection may still read."""
 LOOK_AGAIN_SHARED_S = 2.0
-"""Seconds between two such checks on a server that several users share. The checks are more frequent there because they
-cost little: the identity provider remembers its answers for a time."""
+"""Seconds between two checks, as in LOOK_AGAIN_S, on a server that several users share. The checks are more frequent
+there because they cost little: the identity provider remembers its answers for a time."""
 NOT_ALLOWED = 4003
 """The close code for a page whose user may not read any more."""
 TRY_AGAIN = 1013

@@ -61,8 +61,9 @@ class ToolsHandler(AgentHandler):
         self.reply({"tools": [{"called": tool["name"] not in others, **tool} for tool in tools], "notes": notes})
 
     async def _model_with_python_only(self, session: SessionKey | None) -> str:
-        """Return the name of the model of a session, or of a new one, if it calls python only; otherwise "". Also ""
-        if the session's model cannot be used at the moment."""
+        """Return the name of the model of ``session`` if the tool python is the only one that the model calls; with
+        None, the name of the model that a new session would have. Return "" if the model calls other tools too, or
+        cannot be used at the moment."""
         try:
             name = await self.services.access.engine(self.caller, session) if session else ""
             engine = self.services.runtime.engines.get(name)
@@ -72,7 +73,8 @@ class ToolsHandler(AgentHandler):
 
 
 def _join_with_or(names: list[str]) -> str:
-    """List the names with "or" before the last one; of more than MAX_NAMES, the first ones."""
+    """List the names with "or" before the last one. Of more than MAX_NAMES names, list the first ones and the number of
+    the others."""
     listed = names if len(names) <= MAX_NAMES else [*names[:MAX_NAMES], f"{len(names) - MAX_NAMES} others"]
     return " or ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))
 

@@ -45,8 +45,7 @@ class ResponsesCodec:
 
     All events of the stream are numbered from 0, including those that only clients of mistral.rs know: approval
     questions and, if ``facts.reports`` is set, the progress of calls, produced files and notices. ``TurnFinished``
-    produces the terminal event, whatever the state of the
-    turn.
+    produces the terminal event, whatever the state of the turn.
     """
 
     def __init__(self, facts: ResponseFacts) -> None:

@@ -47,7 +47,7 @@ PAGE = (
 )
 """The query of the routes that list items."""
 INCLUDE = Parameter("include", "One of OpenAI's additional fields. It is checked, and has no effect here.", Includable)
-"""The query of the routes whose answers are the same with and without additional fields."""
+"""The query parameter ``include`` of the routes on which it has no effect."""
 
 
 class Deleted(BaseModel):

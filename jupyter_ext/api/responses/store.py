@@ -1,6 +1,6 @@
 """Stores responses that can be fetched again, in a small file beside the sessions, in memory, or in the database that
-servers share (``shared_responses.py``). Stored are the input and the resource of each response; the conversation is in
-the session."""
+servers share (``shared_responses.py``). The stored data of a response are its input and its resource; the conversation
+is in the session."""
 
 from __future__ import annotations
 

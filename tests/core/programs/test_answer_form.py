@@ -74,3 +74,37 @@ def test_a_value_has_the_kind_that_the_question_describes(described: str, value:
     question = f'Which? Answer in the form @level[label] where "label" {described}.'
     note = f"printed {value} for level, but the question asks for {asked}" if asked else ""
     assert unusable_value(f"@level[{value}]", question) == note
+
+
+@pytest.mark.parametrize(
+    ("slot", "described", "value"),
+    [
+        ("answer", 'where "answer" is a string that is either "yes" or "no"', "yes"),
+        ("answer", 'where answer is "Yes" or "No"', "Yes"),
+        ("yes_no", "", "yes"),
+        ("Yes or no", "", "yes"),
+        ("answer", 'where "answer" is "True" or "False"', "True"),
+        ("answer", "", "True"),
+    ],
+)
+def test_a_truth_value_is_written_as_the_question_asks(slot: str, described: str, value: str) -> None:
+    question = f"Do they differ? Answer in the form @differ[{slot}] {described}"
+    assert values_in_form("@differ[True]", question) == f"@differ[{value}]"
+    assert unusable_value("@differ[True]", question) == ""
+
+
+@pytest.mark.parametrize(
+    ("described", "value"),
+    [("", "2014-08-11"), ("where day has the form YYYY-MM-DD", "2014-08-11")],
+)
+def test_a_date_is_written_without_midnight(described: str, value: str) -> None:
+    assert values_in_form("@hottest[2014-08-11 00:00:00]", f"@hottest[day] {described}") == f"@hottest[{value}]"
+    timed = '@hottest[day] where "day" has the form YYYY-MM-DD HH:MM:SS'
+    assert values_in_form("@hottest[2014-08-11 00:00:00]", timed) == "@hottest[2014-08-11 00:00:00]"
+
+
+def test_a_number_is_no_name() -> None:
+    question = "Which columns? Answer in the form @first[column_name] @second[named]"
+    note = "printed -0.23 for first, but the question asks for text"
+    assert unusable_value("@first[-0.23] @second[0.3]", question) == note
+    assert unusable_value("@first[wind] @second[0.3]", question) == ""

@@ -21,6 +21,7 @@ VALUES = pd.DataFrame({"a": [1.0, 2.0, 3.0, None, 2.5, 90.0], "b": [2.0, 1.0, 4.
         ("The Pearson correlation, with its p-value", "stats.pearsonr"),
         ("Fit an ordinary least squares regression.", "stats.linregress"),
         ("Train a logistic regression.", "accuracy_score"),
+        ("Which two of the columns have the strongest correlation?", "idxmax()"),
         ("Encode the colour by one-hot columns.", "get_dummies"),
         ("Are weekends warmer?", "dayofweek >= 5"),
     ],
@@ -43,6 +44,16 @@ def test_other_questions_get_none() -> None:
 def test_a_question_about_everything_gets_few_examples() -> None:
     found = method_examples("z-score, IQR, Shapiro, Kolmogorov, Spearman, Pearson with p-value, weekend")
     assert sum(code in found for _, code in EXAMPLES) == MAX_EXAMPLES
+
+
+def test_the_example_of_the_strongest_correlation_runs_and_finds_it() -> None:
+    (code,) = (code for words, code in EXAMPLES if words.search("Which pair has the highest correlation?"))
+    *statements, value = code.split("; ")
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0, 5.0], "b": [2.0, 1.0, 4.0, 3.0], "d": [-1.0, -2.0, -3.0, -6.0]})
+    names = {"t": table, "np": np}
+    exec("\n".join(statements), names)
+    assert (names["first"], names["second"]) == ("a", "d")
+    assert eval(value, names) == pytest.approx(table["a"].corr(table["d"]))
 
 
 def test_the_examples_of_outliers_run_and_find_them() -> None:

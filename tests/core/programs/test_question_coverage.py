@@ -93,3 +93,66 @@ def test_text_that_is_no_program_leaves_out_nothing(code: str) -> None:
 
 def test_a_variable_that_the_question_asks_for_need_not_be_used() -> None:
     assert omitted("Make a list named speeds with the speeds.", "speeds = [1]\nprint('done')") == []
+
+
+CATEGORIES = [
+    "Files: power.csv: CSV read by pd.read_csv('power.csv'), 51 rows x 3 columns: year int64, source str, n int64\n"
+    "    year,source,output\n"
+    "    2001,Fossil Fuels,35361\n"
+    "    source values: Fossil Fuels, Nuclear Energy, Renewables\n"
+    "    missing values: output 2"
+]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_covered"),
+    [
+        ("print(t['n'].sum())", False),
+        ("print(t[t['source'] == 'Renewables']['n'].sum())", True),
+        ("print(t[t.source == 'Renewables'].n.sum())", True),
+        ("print(t.groupby('source')['n'].sum())", True),
+    ],
+)
+def test_a_program_must_use_the_column_of_a_category_that_the_question_names(code: str, is_covered: bool) -> None:
+    question = "How large is n for renewables?"
+    assert uncovered_sentences(question, code, CATEGORIES) == ([] if is_covered else [question])
+
+
+@pytest.mark.parametrize("value", ["Renewable", "Solar", "Nuclear Energy, Renewables"])
+def test_a_comparison_with_a_value_that_the_column_lacks_is_told_by_its_values(value: str) -> None:
+    code = f"print(t[t['source'] == '{value}']['n'].sum())"
+    note = "'source' has only these values: Fossil Fuels, Nuclear Energy, Renewables"
+    told = uncovered_sentences("How large is n per year?", code, CATEGORIES)
+    assert told == ([] if ", " in value else [note])  # a value with a comma looks like two values
+    assert uncovered_sentences("How large is n per year?", code, FACTS) == []
+
+
+def test_the_values_of_a_column_cannot_end_the_comment_that_tells_them() -> None:
+    facts = ["t: DataFrame, 9 rows x 1 columns: source str\nsource values: coal, wind\rimport os\r#"]
+    (note,) = uncovered_sentences("How large is it?", "print(t[t['source'] == 'oil'])", facts)
+    assert note == "'source' has only these values: coal, wind import os #"
+
+
+def test_a_loop_must_use_its_variable_to_compute_the_value_of_each_pass() -> None:
+    question = "Which variety has the largest mean?"
+    code = (
+        "best = -1\nfor variety in t['variety'].unique():\n    m = t{}['w'].mean()\n"
+        "    if m > best:\n        best, which = m, 1\n        which = variety\nprint(which)"
+    )
+    assert uncovered_sentences(question, code.format(""), FACTS) == [question]
+    assert uncovered_sentences(question, code.format("[t['variety'] == variety]"), FACTS) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "is_covered"),
+    [
+        ("n = t[t['z'].abs() > 2].shape[0]\nm = t['w'].mean()\nprint(n, m)", False),
+        ("far = t['z'].abs() > 2\nprint(len(t[far]), t['w'].mean())", False),
+        ("far = t['z'].abs() > 2\nprint(far.sum(), t[far]['w'].mean())", True),
+        ("far = t[t['z'].abs() > 2]\nprint(len(far), far['w'].mean())", True),
+        ("print(t['w'].mean())", True),
+    ],
+)
+def test_a_value_of_these_rows_is_computed_from_the_selected_rows(code: str, is_covered: bool) -> None:
+    question = "How many cars are far out, and what is the mean weight of these cars?"
+    assert uncovered_sentences(question, code, FACTS) == ([] if is_covered else [question])

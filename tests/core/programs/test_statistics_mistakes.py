@@ -139,6 +139,10 @@ def test_a_value_of_the_outliers_is_not_that_of_the_other_rows(code: str, meant:
             "t.drop_duplicates(inplace=True)\nduplicate_rows = t.duplicated().sum()\n",
             "duplicate_rows = t.duplicated().sum()\nt.drop_duplicates(inplace=True)\n",
         ),
+        (
+            "t['v'] = t['v'].fillna(0)\nbefore = t['v'].isna().sum()\nafter = t['v'].isna().sum()\n",
+            "before = t['v'].isna().sum()\nt['v'] = t['v'].fillna(0)\nafter = t['v'].isna().sum()\n",
+        ),
     ],
 )
 def test_what_is_removed_is_counted_before(code: str, meant: str) -> None:
@@ -211,7 +215,10 @@ def test_rows_with_a_missing_value_are_counted_once() -> None:
     [
         ("s = t['a'].std()", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
         ("s = np.std(t['a'])", "Give the sample standard deviation.", "s = np.std(t['a'], ddof=1)"),
-        ("s = t['a'].std(ddof=1)", "Use ddof=0.", ""),
+        ("s = t['a'].std(ddof=1)", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
+        ("s = t['a'].std(ddof=0)", "Use the sample standard deviation.", "s = t['a'].std(ddof=1)"),
+        ("s = t['a'].std(ddof=1)", "Use ddof = 1.", ""),
+        ("s = t['a'].std(ddof=d)", "Use ddof=0.", ""),
         ("s = t['a'].std()", "Z-scores with ddof=0, and the standard deviation with ddof = 1.", ""),
         ("r = stats.ttest_ind(a, b)", "Perform Welch's t-test.", "r = stats.ttest_ind(a, b, equal_var=False)"),
         (

@@ -111,7 +111,7 @@ async def test_run_all_shows_the_stored_answers_of_prompt_cells(notebook: Notebo
 
 
 async def test_a_prompt_without_text_says_what_is_missing(notebook: Notebook) -> None:
-    assert (await notebook.run(">")).error == "Agent: the prompt is missing. Write it behind >."
+    assert (await notebook.run(">")).error == "Agent: the prompt is missing. Write it after >."
 
 
 async def test_code_of_a_turn_runs_live_and_completion_and_inspection_know_it(notebook: Notebook) -> None:

@@ -47,7 +47,22 @@ def test_a_table_is_told_by_its_columns_types_and_three_rows(here: Path) -> None
         "    Assam,India,7.5,2024-05-01",
         "    Sencha,Japan,12.9,2024-05-02",
         "    ,Kenya,3,2024-05-03",
+        "    missing values: tea 1, picked 1",
     ]
+
+
+def test_a_table_is_told_by_its_categories_and_missing_values(here: Path) -> None:
+    rows = [f"{at},{('coal', 'wind', '')[at % 3]},{at % 2 or ''}" for at in range(9)]
+    (here / "power.csv").write_text("\n".join(["year,source,output", *rows]))
+    assert describe_files("Sum power.csv").splitlines()[-2:] == [
+        "    source values: coal, wind",
+        "    missing values: source 3, output 5",
+    ]
+
+
+def test_the_values_of_a_table_that_is_not_read_to_its_end_are_not_told(here: Path) -> None:
+    (here / "power.csv").write_text("source,output\n" + "coal,1\n" * 200_000)
+    assert " values: " not in describe_files("Sum power.csv")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-/** The preferences where no application keeps settings: the browser stores the key that sends. */
+/** The preferences for a page without settings of its own: the browser stores which key sends a message; the others
+ * have their defaults. */
 import { computed, signal } from "@preact/signals";
 import { DEFAULTS, storedSendKey, type Preferences, type PreferenceStore } from "./preferences";
 

@@ -28,7 +28,7 @@ function storageOver(storage: () => Storage): KeyValueStorage {
   };
 }
 
-/** Remove what this tab keeps, such as drafts of messages, for a person who leaves it to others. */
+/** Remove what this tab keeps, such as drafts of messages, so that the next user of the tab does not see it. */
 export function clearTab(): void {
   try {
     const { sessionStorage } = globalThis;

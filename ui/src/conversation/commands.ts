@@ -5,7 +5,7 @@ import { FORMATS, type Format } from "./sessions";
 import { trans } from "../translation/translation";
 
 export interface Command {
-  /** The name that the user types behind `/`. */
+  /** The name that the user types after `/`. */
   name: string;
   /** The text in the menu. */
   label: () => string;
@@ -13,7 +13,7 @@ export interface Command {
   /** The group in the menu; empty for a command that can only be typed. */
   group: "session" | "history" | "document" | "panel" | "";
   enabled: (desk: Desk) => boolean;
-  /** `rest` is the text behind the name. */
+  /** `rest` is the text after the name. */
   run: (desk: Desk, rest: string) => Promise<void> | void;
 }
 
@@ -224,7 +224,7 @@ export async function runCommand(desk: Desk, command: Command, rest = ""): Promi
   await desk.trying(async () => await command.run(desk, rest));
 }
 
-/** Submit the text of the composer: run it if it is a command, otherwise send it. A single word behind a `/` that names
+/** Submit the text of the composer: run it if it is a command, otherwise send it. A single word after a `/` that names
  * no command is taken for a typing mistake and is not sent. */
 export async function submit(desk: Desk): Promise<void> {
   const { text } = desk.composing;

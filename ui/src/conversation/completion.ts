@@ -1,7 +1,7 @@
 /** Completion of `/` commands and `@` mentions. The functions have no side effects. */
 export interface Completion {
   kind: "command" | "mention";
-  /** Offset of the sign, and offset behind the last letter. */
+  /** Offset of the `/` or `@`, and offset after the last letter. */
   from: number;
   to: number;
   query: string;

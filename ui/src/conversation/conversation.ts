@@ -202,7 +202,7 @@ export class Conversation {
     await this.outgoing.cancel([turn]);
   }
 
-  /** Stop the running turn and remove the messages behind it from the queue. Turns that a cell started stay queued. */
+  /** Stop the running turn and remove the messages after it from the queue. Turns that a cell started stay queued. */
   async stop(): Promise<void> {
     const ended = this.running.value.filter(({ cell }, place) => place === 0 || !cell);
     await this.outgoing.cancel(ended.map(({ id }) => id));
@@ -339,7 +339,7 @@ export class Conversation {
     }
   }
 
-  /** Load the title and the other facts of the session. */
+  /** Load the title and the other properties of the session. */
   async #look(session: string): Promise<void> {
     await catchApiError(this.failure, async () => {
       const found = await this.#transport.request<Session>("GET", `sessions/${session}?format=facts`);

@@ -1,4 +1,5 @@
-/** News of a session since this browser last showed it. Requested once, when the session is opened again. */
+/** What happened in a session since this browser last showed it. The panel requests it once, when the session is opened
+ * again. */
 import { effect, signal, untracked } from "@preact/signals";
 import { ApiError, type Close, type Transport } from "../transport/transport";
 import type { Meanwhile } from "../wire/bodyTypes";

@@ -32,9 +32,9 @@ export class Engine {
   readonly current: ReadonlySignal<CurrentEngine | null>;
   /** The model that the next turn needs and that is not on this machine. */
   readonly missing: ReadonlySignal<Model | null>;
-  /** What the machine of the server is suited for; null until it is loaded. */
+  /** Which models suit the machine of the server; null until the list is loaded. */
   readonly recommendation = signal<Recommendation | null>(null);
-  /** What is known of the memory and the speed of the model in use; null for a model elsewhere. */
+  /** What the server knows about the memory and the speed of the model in use; null for a model on another machine. */
   readonly suits: ReadonlySignal<SuitableModel | null>;
   readonly better: ReadonlySignal<BetterModel | null>;
   /** The notebook or session that the list of models was requested for. The list is not valid for any other. */
@@ -69,7 +69,8 @@ export class Engine {
     return this.models.value?.may_change ?? true;
   }
 
-  /** Load what suits the machine, once for each page. Users who share a server may not read that, and are not told. */
+  /** Load which models suit the machine, once for each page. Users who share a server may not read that; they get no
+   * error message. */
   async recommend(): Promise<void> {
     if (this.recommendation.value) return;
     await catchApiError(this.failure, async () => {
@@ -87,7 +88,7 @@ export class Engine {
     const suits = this.recommendation.value?.models.find(({ name }) => name === wanted);
     const model = this.models.value?.models.find(({ name }) => name === wanted);
     if (!current?.local || !this.suits.value || !suits || !model || current.model === wanted) return null;
-    // The recommended model is of the same line of models as the smaller ones, so that the larger one answers more.
+    // The recommended model is of the same family as the smaller ones, so the larger one answers more questions right.
     return suits.memory_bytes > this.suits.value.memory_bytes ? { model, suits } : null;
   }
 
@@ -120,7 +121,8 @@ export class Engine {
     });
   }
 
-  /** Create a session, since a model is chosen for one. Null with a notebook, which the server gives a session. */
+  /** Create the session that the model is chosen for. Null if there is a notebook: the server then creates its
+   * session. */
   async #begin(): Promise<Session | null> {
     if (this.conversation.query) return null;
     const made = await this.transport.request<Session>("POST", "sessions", { bind: false });

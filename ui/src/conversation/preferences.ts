@@ -1,5 +1,5 @@
-/** What the user prefers for all conversations. JupyterLab keeps it in its settings; elsewhere the browser keeps the key
- * that sends, and the rest has its default. */
+/** The user's preferences for all conversations. JupyterLab keeps them in its settings; elsewhere the browser keeps
+ * which key sends a message, and the other preferences have their defaults. */
 import type { ReadonlySignal } from "@preact/signals";
 import { browserStorage } from "./browserStorage";
 
@@ -34,7 +34,7 @@ export interface PreferenceStore {
 
 const ENTER = "enter makes a new line";
 
-/** The key that sends, as this browser stored it. JupyterLab takes it over into its settings. */
+/** Which key sends a message, as this browser stored it. JupyterLab copies it into its settings. */
 export const storedSendKey = {
   read: (): Preferences["sendKey"] => (browserStorage.read(ENTER) ? "ctrl-enter" : "enter"),
   write: (key: Preferences["sendKey"]): void => browserStorage.write(ENTER, key === "enter" ? "" : "1"),

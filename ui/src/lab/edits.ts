@@ -227,8 +227,8 @@ interface Undoable {
   undoManager?: { stopCapturing(): void } | null;
 }
 
-/** Run `work` as one undo step of its own, not merged with what the user does just before or after it. Its changes must
- * follow each other quickly. */
+/** Run `work` as one undo step of its own, not merged with what the user does just before or after it. `work` must not
+ * pause between its changes: after a pause the undo manager starts another step. */
 export function asUndoStep<Result>(shared: ISharedNotebook | ISharedCell, work: () => Result): Result {
   const { undoManager } = shared as Undoable;
   undoManager?.stopCapturing();
@@ -237,7 +237,7 @@ export function asUndoStep<Result>(shared: ISharedNotebook | ISharedCell, work: 
   return result;
 }
 
-/** The same in one transaction. */
+/** Like `asUndoStep`, in one transaction. */
 function step(shared: ISharedNotebook | ISharedCell, work: () => void): void {
   asUndoStep(shared, () => shared.transact(work));
 }

@@ -15,8 +15,8 @@ import type { InfillLine } from "../wire/bodyTypes";
 const PAUSE_MS = 150;
 const TIMEOUT_MS = 5_000;
 const CONTEXT_CHARACTERS = 4_000;
-/** The code above is cut at multiples of this many characters, as the server does, so that a longer notebook begins with
- * the same text, which the model does not read again. */
+/** The code above is cut at multiples of this many characters, as the server does, so that a longer notebook begins
+ * with the same text, which the model does not read again. */
 const STEP = 2_000;
 const AFTER_CHARACTERS = 400;
 const MAX_CHARACTERS = 20_000;
@@ -110,7 +110,7 @@ export class InlineCompletion implements IInlineCompletionProvider {
     else if (!suggestion.stop.signal.aborted) suggestion.grow(text);
   }
 
-  /** Each reason is shown once. That a turn uses the model is no reason to disturb anybody. */
+  /** Tell the user why there is no completion, once for each reason; nothing if a turn uses the model. */
   #explain(silence: InfillLine["silence"]): void {
     if (silence === "busy" || this.#reported.has(silence)) return;
     this.#reported.add(silence);

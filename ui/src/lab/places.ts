@@ -107,15 +107,16 @@ export class LabPlaces implements NotebookPlaces {
   }
 }
 
-/** Saving, other shortcuts with Ctrl, and those with a function key work within a review. Keys alone belong to its
- * buttons, and in a field all of them but saving and function keys. */
+/** Whether JupyterLab may handle a key that is pressed within a review: function keys, the shortcut that saves, and,
+ * outside of a text field, other shortcuts with Ctrl or Cmd. All other keys are for the review itself. */
 function isForLab({ target, key, ctrlKey, metaKey }: KeyboardEvent): boolean {
   const isField = target instanceof HTMLTextAreaElement;
   if (/^F\d+$/.test(key)) return true;
   return (ctrlKey || metaKey) && (key.toLowerCase() === "s" || (key !== "Enter" && !isField));
 }
 
-/** Lumino listens at the document, in one of the two phases: the attribute is for the first one. */
+/** Mark the review that the event comes from, so that Lumino ignores a key that is for the review. Lumino listens at
+ * the document in the capture phase or in the bubbling phase; in the capture phase only this attribute stops it. */
 function filterShortcuts(event: KeyboardEvent): void {
   const own = event.target instanceof Element ? event.target.closest(OWN) : null;
   if (own && isForLab(event)) own.removeAttribute(SUPPRESS);
@@ -138,7 +139,7 @@ function createElement(side: CellSide): HTMLElement {
   });
   element.addEventListener("focusout", ({ relatedTarget }) => {
     if (relatedTarget) focused.delete(element);
-    else setTimeout(() => element.isConnected && focused.delete(element)); // otherwise its cell was taken away
+    else setTimeout(() => element.isConnected && focused.delete(element)); // not connected: its cell is gone
   });
   return element;
 }

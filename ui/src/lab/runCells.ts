@@ -74,7 +74,7 @@ async function run(panel: NotebookPanel, cell: CodeCell, kernel: Kernel, telling
   content.mode = mode;
   if (focused instanceof HTMLElement && document.activeElement !== focused) focused.focus();
   const stream = new Stream(cell, telling.output);
-  const { future } = cell.outputArea as { future?: { msg: KernelMessage.IMessage } }; // unset if a plugin runs cells
+  const { future } = cell.outputArea as { future?: { msg: KernelMessage.IMessage } }; // absent if a plugin runs cells
   const stopper = new Stopper(kernel, future?.msg.header.msg_id ?? "", telling.stop);
   try {
     return await running;

@@ -28,7 +28,7 @@ import type { Status } from "./status";
 import type { DiagramLibrary, Drawing } from "../conversation/panelContext";
 
 const WIDTH_PX = 380;
-/** The notebook keeps at least this share of what both have. */
+/** The notebook keeps at least this share of the width of the notebook and the side bar together. */
 const REST = 0.4;
 
 const WIDENED = "widened";

@@ -1,4 +1,4 @@
-/** Stroked icons; the words beside them, or the label of their button, have the meaning. */
+/** Stroked icons beside words or on buttons. Screen readers read the words, or the label of the button, in their place. */
 const PATHS = {
   read: "M2 4h5v9H2zM9 4h5v9H9z",
   run: "M4 3l8 5-8 5z",

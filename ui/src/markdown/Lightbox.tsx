@@ -68,7 +68,7 @@ function Lightbox({ address, alt, onEnd }: Picture & { onEnd: () => void }) {
   );
 }
 
-/** What is larger than the window must be in reach of the arrow keys. */
+/** A picture that is larger than the window gets the focus, so that the arrow keys can scroll it. */
 const scrollable = (isLarge: boolean, label: string) =>
   isLarge ? { tabIndex: 0, role: "region" as const, "aria-label": label } : {};
 

@@ -47,7 +47,7 @@ interface Open {
   at: number;
 }
 
-/** Close open marks at the end. Of an unfinished link the text stays; an unfinished image is removed. */
+/** Close open marks at the end. Keep the text of an unfinished link; remove an unfinished image. */
 function line(source: string): string {
   const open: Open[] = [];
   let at = 0;
@@ -84,7 +84,7 @@ function line(source: string): string {
   return withoutOpenMarks(source, open);
 }
 
-/** Remove marks with nothing behind them, which would be shown literally. */
+/** Remove marks with nothing after them, which would be shown literally. */
 function withoutOpenMarks(source: string, open: Open[]): string {
   let shown = source.replace(/(?:\$|(?<!~)~|[\s\\!])+$/, "");
   const left = [...open];

@@ -1,4 +1,4 @@
-/** A growing text as top-level blocks. A block with another one behind it cannot change any more: it keeps its identity
+/** A growing text as top-level blocks. A block with another one after it cannot change any more: it keeps its identity
  * and is not parsed again, so that each update costs only as much as the last block. */
 import { completeMarkup } from "./completeMarkup";
 import { parseBlocks, type References } from "./parser";

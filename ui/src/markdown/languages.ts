@@ -63,7 +63,7 @@ export function highlight(code: string, language: string): DocumentFragment {
   return plain;
 }
 
-/** The first word behind the backticks, without common decorations: `{python}`, `.python`, `python:a.py`. */
+/** The first word after the backticks, without common decorations: `{python}`, `.python`, `python:a.py`. */
 export function languageOf(info: string): string {
   return (/^[\s{.]*([A-Za-z0-9+#-]{1,30})/.exec(info)?.[1] ?? "").toLowerCase();
 }

@@ -1,5 +1,6 @@
-/** Which Mermaid diagrams of a model are drawn, and how a drawing becomes an image. The library draws in the page itself,
- * where it would load an address that a label or a style names, even in its strict mode. Such a source is not drawn. */
+/** Which Mermaid diagrams of a model are drawn, and how a drawing becomes an image. The library draws in the page
+ * itself. If a label or a style names an address, the library loads it there, even in its strict mode, so a source
+ * with an address is not drawn. */
 import { trans } from "../translation/translation";
 import { errorMessage } from "../transport/transport";
 import type { RefObject } from "preact";
@@ -7,14 +8,14 @@ import { useContext, useEffect, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { useNear } from "./useNear";
 
-/** Larger sources would keep the page busy for seconds. `&` joins each node before it with each node behind it. */
+/** Larger sources would keep the page busy for seconds. `&` joins each node before it with each node after it. */
 const MAX_CHARACTERS = 5_000;
 const MAX_LINES = 250;
 const MAX_JOINED = 40;
 const MAX_REASON = 160;
 const LOADS = [
   /\/\//,
-  // HTML with attributes, also with a bracket that is spelled as an entity. Lab closes up `< img`.
+  // HTML with attributes, also with a bracket that is spelled as an entity. Lab removes the space in `< img`.
   /<\s*[a-z/!?][^>]*=/i,
   /[#&]#?(?:lt|0*60|x0*3c)\b/i,
   /(?<![\w-])url\(|image-set|@import/i,

@@ -9,7 +9,7 @@ export type References = NonNullable<Env["references"]>;
 /** Limit for a formula within a line; a dollar sign that is not closed within it is a currency sign. */
 const MAX_INLINE_FORMULA = 1_000;
 const MAX_FORMULA_LINES = 200;
-/** Text behind an open dollar sign must match this to be shown as a formula that is still being written. */
+/** Text after an open dollar sign must match this to be shown as a formula that is still being written. */
 const LOOKS_LIKE_TEX = /[\\^_{}=]|^[A-Za-z(|][^\s]{0,2}$/;
 
 const md = new MarkdownIt({ html: false, linkify: true, typographer: false, maxNesting: 40 });

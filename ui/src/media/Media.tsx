@@ -109,7 +109,7 @@ function Text({ look, mime, text, alt }: { look: Look; mime: string; text: strin
     case "markdown":
       return <Markdown text={text} done={true} />;
     case "latex":
-      // Between dollars it is a formula; anything else is a document, or mathematics of packages that are not here.
+      // Text between dollar signs is a formula. Other text is a document, or needs LaTeX packages that the page lacks.
       return text.trim().startsWith("$") ? <Markdown text={text} done={true} /> : plain;
     case "table":
     case "chart":
@@ -156,7 +156,8 @@ async function download(blob: Blob, { mime, hash = "" }: Medium): Promise<void> 
   saveFile(new Blob([kept], { type: "application/octet-stream" }), name);
 }
 
-/** A button that puts the code of a table or a plot into the notebook. `say` shows what came of it. */
+/** A button that puts the code of a table or a plot into the notebook. `say` shows the user whether the code was
+ * inserted or copied. */
 export function CopyAsCell({ code, say }: { code: string; say: (text: string) => void }) {
   const notebook = useContext(PanelContext)?.host.notebook;
   const insert = async (): Promise<string> => {

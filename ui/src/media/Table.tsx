@@ -9,7 +9,7 @@ import { parseHtmlTable } from "./htmlGrid";
 import { gridOfRows, type Rows } from "./rows";
 
 export const MAX_HTML = 1_000_000;
-/** Of longer texts a cell shows the beginning, and all of it when the mouse rests there. */
+/** A cell shows the beginning of a longer text, and the whole text when the mouse rests on the cell. */
 const CUT_CHARS = 30;
 
 interface Shown {
@@ -100,7 +100,8 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
   );
 }
 
-/** The mark `none` is visible only at the head with the mouse or the focus. It shows that the column can be sorted. */
+/** The mark `none` shows that the column can be sorted. It is visible only while the mouse or the focus is at the
+ * head. */
 const MARKS = { ascending: "▲", descending: "▼", none: "↕\uFE0E" };
 
 interface HeadShown {
@@ -181,7 +182,7 @@ interface PageButtonShown {
   onPress: () => void;
 }
 
-/** A button that leads nowhere keeps the focus, so that keyboard users stay in the table at its last page. */
+/** A button that is off can still have the focus, so that keyboard users stay in the table at its last page. */
 function PageButton({ icon, label, isOff, onPress }: PageButtonShown) {
   return (
     <button
@@ -213,7 +214,8 @@ function describePage({ rows, height, width, columns }: Grid, from: number): str
 const countValues = (columns: readonly Column[]): number =>
   columns.filter((column) => !column.isLabel && column.kind !== "gap").length;
 
-/** What of the whole table is here, and that sorting has not seen the rest; empty if all is here. */
+/** Which rows and columns of the whole table the page has, and that only these are sorted; empty if it has all of
+ * them. */
 function describeCut({ rows, head, height, width, columns }: Grid, isSorted: boolean): string {
   const sentences: string[] = [];
   if (height > rows.length) {

@@ -1,12 +1,12 @@
-/** A table as values, in whatever form it arrived: columns, cells of plain text, and how many rows the whole one has.
- * Sorts it and cuts it into pages. */
+/** A table as values, in whatever form it arrived: columns, cells of plain text, and how many rows the whole table has.
+ * Sorts it. */
 
 /** How a column is compared and aligned. A gap stands for columns that did not arrive. */
 export type Kind = "number" | "date" | "text" | "gap";
 
 export interface Cell {
   text: string;
-  /** What it is compared by in a column of numbers or dates; NaN where it has none. */
+  /** The value by which rows are sorted in a column of numbers or dates; NaN for a text or a missing value. */
   value: number;
   missing: boolean;
 }
@@ -40,10 +40,11 @@ export const PAGE_ROWS = 20;
 const NUMBER = /^[-+−]?(?:(?:0|[1-9]\d*|[1-9]\d{0,2}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?\s?%?$/i;
 const INFINITE = /^[-+]?inf(?:inity)?$/i;
 const DATE = /^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)\s?(Z|UTC|[-+]\d\d:?\d\d)?)?$/;
-/** "10 days" follows "2 days". */
+/** Compares numbers in texts by their value: "2 days" comes before "10 days". */
 const TEXTS = new Intl.Collator(undefined, { numeric: true });
 
-/** The number that a text is; NaN if it is none. A leading zero makes it a code, such as a postal one. */
+/** The number that a text represents; NaN if it is no number. Digits with a leading zero are a code, such as a postal
+ * code. */
 export function parseNumber(text: string): number {
   if (INFINITE.test(text)) return text.startsWith("-") ? -Infinity : Infinity;
   return NUMBER.test(text) ? Number(text.replaceAll(",", "").replace("−", "-").replace(/\s?%$/, "")) : NaN;
@@ -55,7 +56,8 @@ export function parseDate(text: string): number {
   return day ? Date.parse(`${day}T${time}${zone === "UTC" ? "Z" : zone.replace(/(\d\d)(\d\d)$/, "$1:$2")}`) : NaN;
 }
 
-/** The kind of a column of texts, and its cells with what they are compared by. `missing` says which are no values. */
+/** The kind of a column of texts, and its cells with the values by which they are sorted. `missing` marks the rows
+ * without a value. */
 export function readTexts(texts: readonly string[], missing: readonly boolean[]): [Kind, Cell[]] {
   const read = (parse: (text: string) => number): Cell[] =>
     texts.map((text, row) => {
@@ -70,8 +72,8 @@ export function readTexts(texts: readonly string[], missing: readonly boolean[])
   return ["text", read(() => NaN)];
 }
 
-/** The numbers of the rows in their order. Missing values come last in both directions, and equal rows stay as they
- * were. */
+/** The indices of the rows in sorted order. Missing values come last in both directions, and equal rows keep their
+ * order. */
 export function sortRows(grid: Grid, sorting: Sorting | null): number[] {
   const order = grid.rows.map((_, number) => number);
   if (!sorting) return order;
@@ -86,7 +88,7 @@ export function sortRows(grid: Grid, sorting: Sorting | null): number[] {
   });
 }
 
-/** A difference would not do: that of two infinities is not a number. */
+/** Comparing by subtraction would fail: the difference of two infinities is NaN. */
 const compareNumbers = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0);
 
 /** What a press on the head of a column does: up, down, and back to the order in which the rows arrived. */

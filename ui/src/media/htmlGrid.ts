@@ -10,12 +10,12 @@ const MISSING = new Set(["", "NaN", "nan", "NaT", "None", "<NA>", "null"]);
 
 interface Spread {
   texts: string[][];
-  /** Whether the cell is a head, at the same place. */
+  /** Whether the cell at the same place in `texts` is a header cell. */
   heads: boolean[][];
 }
 
-/** Null if the HTML is anything else than one table with a head and rows of the same length: it may say more than its
- * cells do, or have another shape. */
+/** Null unless the HTML is exactly one table with a head and rows of the same length. Other HTML may contain text
+ * outside of the cells, or a table of another shape. */
 export function parseHtmlTable(html: string): Grid | null {
   const content = sanitise(html, "table");
   const [table, ...others] = content.querySelectorAll("table");
@@ -34,7 +34,7 @@ const rowsIn = (table: HTMLTableElement, part: string): HTMLTableRowElement[] =>
   ...table.querySelectorAll<HTMLTableRowElement>(`:scope > ${part} > tr`),
 ];
 
-/** What stands beside a table: its shape, or nothing. Null for anything else. */
+/** Read the text beside a table, which is its shape or empty. Null for any other text. */
 function readShape(text: string): { height: number; width: number } | null {
   if (!text) return { height: 0, width: 0 };
   const [, height, width] = PANDAS_SHAPE.exec(text) ?? POLARS_SHAPE.exec(text) ?? [];
@@ -42,7 +42,7 @@ function readShape(text: string): { height: number; width: number } | null {
   return { height: Number(height.replace(/\D/g, "")), width: Number(width.replace(/\D/g, "")) };
 }
 
-/** Repeat what spans several rows or columns in each of them. Null if that makes too many cells. */
+/** Repeat a cell that spans several rows or columns in each of them. Null if that makes too many cells. */
 function spread(rows: readonly HTMLTableRowElement[]): Spread | null {
   const texts: string[][] = rows.map(() => []);
   const heads: boolean[][] = rows.map(() => []);
@@ -98,8 +98,8 @@ function gridOf(head: Spread, body: Spread, shape: { height: number; width: numb
   };
 }
 
-/** The number of columns at the left whose cells are all heads; of a table without rows, whether its first has no
- * name. */
+/** The number of columns at the left that have row labels: all their cells are header cells. In a table without rows,
+ * the first column has row labels if it has no name. */
 function countLabels({ texts }: Spread, { heads }: Spread): number {
   const width = texts[0]?.length ?? 0;
   if (heads.length === 0) return width > 1 && texts[0]?.[0] === "" ? 1 : 0;

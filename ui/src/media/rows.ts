@@ -9,7 +9,7 @@ export interface Rows {
   shape: number[];
 }
 
-/** More digits are noise of binary fractions. */
+/** Further digits are rounding errors of binary fractions. */
 const DIGITS = 7;
 const MAX_DECIMALS = 6;
 const NUMERIC_TYPE = /^(?:u?int|float|decimal)/i;
@@ -28,7 +28,7 @@ export function isRows(value: unknown): value is Rows {
 }
 
 export function gridOfRows({ columns, index, rows, shape }: Rows): Grid {
-  // Only pandas has labels of rows, and calls a missing value so.
+  // Only pandas has row labels; it writes missing values as NaN and NaT. The other libraries write null.
   const [none, noTime] = index.length > 0 ? ["NaN", "NaT"] : ["null", "null"];
   const column = (name: string, type: string, isLabel: boolean, values: readonly unknown[]): [Column, Cell[]] => {
     const [kind, cells] = readValues(values, type);
@@ -63,7 +63,7 @@ function readValues(values: readonly unknown[], type: string): [Kind, Cell[]] {
     return ["number", readNumbers(values, numberWriter(there, FRACTION_TYPE.test(type)))];
   }
   const [kind, cells] = readTexts(values.map(toText), values.map(isMissing));
-  if (kind !== "date") return ["text", cells]; // digits in a column of text are no numbers
+  if (kind !== "date") return ["text", cells]; // digits in a column of texts stay text
   const isDay = cells.every((cell) => cell.missing || MIDNIGHT.test(cell.text));
   return ["date", isDay ? cells.map((cell) => ({ ...cell, text: cell.text.replace(MIDNIGHT, "") })) : cells];
 }

@@ -1,5 +1,5 @@
-/** What is to be reviewed in the notebook: changes of cells that wait for an approval, and changes that were made and are
- * not accepted yet. Derived from the turns and the document; the functions have no side effects. */
+/** What is to be reviewed in the notebook: changes of cells that wait for an approval, and changes that were made and
+ * are not accepted yet. Derived from the turns and the document; the functions have no side effects. */
 import type { CellSide, ChangeKeeper } from "../notebook/notebook";
 import {
   type Change,
@@ -12,7 +12,7 @@ import {
 import type { Approval, CallBlock, TurnView } from "../turn/turn";
 
 export interface ReviewItem {
-  /** Of the turn and the call; keys the element in the notebook. */
+  /** Made of the ids of the turn and the call; the element in the notebook is found by it. */
   key: string;
   turn: string;
   call: string;
@@ -25,9 +25,9 @@ export interface ReviewItem {
   after: string;
   /** The cell above the place that a cell is moved to; empty for the top. */
   below: string;
-  /** Of a proposed change. */
+  /** The question about a proposed change; null for a change that was made. */
   approval: Approval | null;
-  /** Of a change that was made. */
+  /** The change that was made; null for a proposed change. */
   change: Change | null;
 }
 
@@ -68,7 +68,7 @@ function madeItems(turn: TurnView, { keeper, cells, isLive, dismissed }: ReviewI
     if (!call || isApproved(call) || change.lost || isSuperseded(turn, change)) return [];
     if (dismissed.has(keyOf(turn.id, call.id)) || keeper.standing(change) !== "open") return [];
     const hasTag = change.do === "insert" || change.do === "edit";
-    if (!hasTag && !isLive(turn.id)) return []; // the document does not say whether they were accepted
+    if (!hasTag && !isLive(turn.id)) return []; // the document has no mark that it is open
     const at = change.do === "delete" ? insertPlace(change.from, cells) : { cell: change.cell, side: "input" as const };
     const { type, before, after, below } = change;
     return [{ ...named(turn, call), do: change.do, ...at, type, before, after, below, approval: null, change }];

@@ -14,10 +14,10 @@ import { itemsOf, type ReviewItem } from "./items";
 import { ReviewBar } from "./ReviewBar";
 import "./review.css";
 
-/** After a key in the notebook, it is not scrolled for this long. */
+/** After the user presses a key in the notebook, the review does not scroll it for this long. */
 const TYPING_MS = 3_000;
-/** A notebook that draws only the cells in sight draws a cell some time after it was scrolled to, and may take it out of
- * the page once more, which takes the focus away; JupyterLab may move the focus to the cell a moment later. */
+/** A notebook that draws only the cells in sight draws a cell some time after it was scrolled to, and may take it out
+ * of the page once more, which takes the focus away; JupyterLab may move the focus to the cell a moment later. */
 const CHECK_MS = 50;
 const REACH_CHECKS = 60;
 const SETTLED_CHECKS = 6;
@@ -35,8 +35,8 @@ export class NotebookReviews implements Reviewing {
   readonly #drawn = new Map<string, HTMLElement>();
   readonly #ends: (() => void)[];
   #bar: HTMLElement | null = null;
-  /** When the user last pressed a key or a pointer, when a key in a cell's editor, and when a card with the focus
-   * disappeared; by `performance.now()`. */
+  /** Times by `performance.now()`: when the user last pressed a key or a pointer button, when the user last pressed a
+   * key in a cell's editor, and when a card that had the focus disappeared. */
   #acted = 0;
   #typed = -Infinity;
   #left = -Infinity;
@@ -146,12 +146,12 @@ export class NotebookReviews implements Reviewing {
     return standing !== "undone" && standing !== "gone" && standing !== "closed";
   }
 
-  /** A proposal is shown at once, the changes of a turn at the first one. A notebook that was loaded again stays where
-   * it is. */
+  /** Scroll to a new item: to each proposal, and to the first change of a turn. The items of turns that ended before
+   * the page was loaded do not scroll the notebook. */
   #arrived(item: ReviewItem): void {
     this.#shown.add(groupOf(item));
     if (!this.#live.has(item.turn)) return;
-    const waits = this.#left >= this.#acted && isInNotebook(document.activeElement); // the user has gone nowhere since
+    const waits = this.#left >= this.#acted && isInNotebook(document.activeElement); // the user has done nothing since
     if (waits) this.#left = -Infinity;
     if (performance.now() - this.#typed > TYPING_MS) void this.#show(item, waits);
   }
@@ -221,7 +221,7 @@ export class NotebookReviews implements Reviewing {
     render(this.#within(content), element);
   }
 
-  /** A focus inside of what disappears stays in the notebook. */
+  /** Remove an element. If the focus was inside, it moves to the cell of the element. */
   #erase(key: string): void {
     const element = this.#drawn.get(key);
     const hadFocus = element?.contains(document.activeElement) ?? false;

@@ -14,7 +14,7 @@ export interface Reviewing {
   readonly keeper: ChangeKeeper;
   /** The number of cells that the turn has changed. */
   changedCells(turn: TurnView): number;
-  /** Put an item away that the document has no mark for, or the bar of a turn. */
+  /** Hide the bar of a turn, or an item that the document has no mark for. */
   dismiss(key: string): void;
   /** Go to the next item, or to the one before with a negative step, and move the focus there; to the bar if there is
    * no item. */

@@ -20,8 +20,8 @@ export interface Change {
   type: string;
   before: string;
   after: string;
-  /** The cell above it after the change (`below`) and before it (`from`); empty if it was the first. Only for inserts
-   * and moves. */
+  /** Only for inserts and moves: the id of the cell above the changed cell, after the change (`below`) and before the
+   * change (`from`); empty if the changed cell was the first. */
   below: string;
   from: string;
   /** A deleted cell, in the file format. */

@@ -1,5 +1,5 @@
 /** Titles of Python programs, for the row of a call: "Group df by month" instead of a line of code. A title is derived
- * from the code alone. Programs that the rules do not know are named by the line that says most. */
+ * from the code alone. If no rule matches a program, its title is one line of its code (`tellingLine`). */
 import { trans } from "../translation/translation";
 
 interface CodeTitle {
@@ -21,7 +21,7 @@ const NAME = "[A-Za-z_]\\w*";
 /** A variable, an attribute or a column of it: `df`, `self.df`, `df["a"]`. */
 const SUBJECT = `(${NAME}(?:\\.${NAME})*?(?:\\[[^\\[\\]]*\\])?)`;
 
-/** Calls that change more than variables. A program with one of them is named by that line. */
+/** Calls that change more than variables. The title of a program with such a call is the line of the call. */
 const EFFECT =
   /(?:^|[^\w.])(?:os\.(?!path\b|getcwd\b|listdir\b|environ\b|sep\b)\w+|shutil\.\w+|subprocess\.\w+|sys\.exit|exec|eval|__import__|requests\.\w+|httpx\.\w+|urllib[\w.]*|socket\.\w+|get_ipython)\s*\(|^\s*[!%]|\.(?:unlink|rmdir|rename|write_text|write_bytes)\(/m;
 const CHARTS = new Map([
@@ -54,7 +54,8 @@ const CHARTS = new Map([
   ["errorbar", () => trans.__("a chart with error bars")],
 ]);
 
-/** The first rule that knows the program names it: what it leaves behind comes before how it got there. */
+/** The first rule that matches a program makes its title. Rules for results (files, charts, models) come before rules
+ * for the steps that lead to them. */
 const RULES: readonly Rule[] = [
   writeTitle,
   plotTitle,
@@ -290,7 +291,8 @@ function writeTitle(program: Program): CodeTitle | null {
 /** `to_json()` without a file returns a text. */
 const inFile = (title: CodeTitle | null): CodeTitle | null => (title && /\.\w+$/.test(title.target) ? title : null);
 
-/** Only where the rest of the program shows what was read: otherwise reading is not what it is about. */
+/** A title for a program that reads data, only if the rest of the program shows the data: otherwise reading is not its
+ * purpose. */
 function read(program: Program): CodeTitle | null {
   if (
     !/\.(?:head|tail|info|shape|columns|dtypes|read|readlines)\b|open\(|read_\w+\(|^\s*(?:print|display)\(\w+\)/.test(

@@ -48,7 +48,7 @@ export function serverText(text: string): string {
   }
 }
 
-/** Sentences that contain values. What a value says stays as it is, except for the reasons in `reasonText`. */
+/** Sentences that contain values. The values are not translated, except for the reasons in `reasonText`. */
 const TEMPLATES: readonly (readonly [RegExp, (...values: string[]) => string])[] = [
   [
     /^Earlier turns were summarised for the model \(.+\)\. You can undo the summary\.$/,
@@ -156,7 +156,7 @@ function reasonText(text: string): string {
   }
 }
 
-/** Of several programs, how many have the result that is shown. */
+/** How many of several programs have the result that is shown. */
 function voteText(text: string): string | null {
   const [, all, agree, tried] =
     /^(?:All (\d+)|(\d+) of (\d+)) programs that were tried have this result\.$/.exec(text) ?? [];

@@ -220,7 +220,7 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
   }
 }
 
-/** What a server that was started again says to a page that has a part of the live events of a turn. */
+/** The message of a server that was restarted, for a page that has received a part of the live events of a turn. */
 const GONE = "The live events of this turn no longer exist. Read its stored events from the beginning (after=0).";
 
 const endsInOpenText = ({ blocks }: TurnView): boolean => {
@@ -228,7 +228,8 @@ const endsInOpenText = ({ blocks }: TurnView): boolean => {
   return (last?.kind === "text" || last?.kind === "reasoning") && !last.done;
 };
 
-/** A turn whose server was killed, with the text that `shown` was still receiving: the store has only complete steps. */
+/** A turn whose server was killed, with the text that `shown` was still receiving: the store has only complete
+ * steps. */
 export function keepUnsaved(stored: TurnView, shown: TurnView): TurnView {
   const last = shown.blocks.at(-1);
   if (stored.state !== "interrupted" || !last || !(shown.unsaved || endsInOpenText(shown))) return stored;

@@ -1,5 +1,5 @@
 /** Asks for approval of a call and shows exactly what will run and where. Keys work only while the card has the focus,
- * and not immediately after it appears, so that typing on never approves anything. */
+ * and not immediately after it appears, so that a user who is typing never approves a call by accident. */
 import { useSignal } from "@preact/signals";
 import { useRef, useLayoutEffect } from "preact/hooks";
 import type { Approval } from "../turn/turn";

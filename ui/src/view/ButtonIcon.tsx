@@ -1,4 +1,4 @@
-/** Filled icons of buttons, whose label has the meaning; drawn in the text colour. */
+/** Filled icons of buttons, drawn in the text colour. Screen readers read the label of the button in their place. */
 const PATHS = {
   more: "M3 7h2v2H3zM7 7h2v2H7zM11 7h2v2h-2z",
   close: "M4 3l4 4 4-4 1 1-4 4 4 4-1 1-4-4-4 4-1-1 4-4-4-4z",

@@ -168,7 +168,7 @@ interface Decision {
 /** Shown only in the opened call, except for a change by the user and for the reason of a denial. */
 function Decided({ call, approval: { decision, reason, edited }, open }: Decision) {
   const why = reason.replace(/^(approved|denied)(: )?/, "");
-  const row = decision === "approve" ? edited === null : decision === "deny" && !why; // the row says it
+  const row = decision === "approve" ? edited === null : decision === "deny" && !why; // the row of the call shows it
   if (row && !open) return null;
   const denied = kindOf(call.name) === "edit" ? trans.__("Rejected") : trans.__("Denied");
   const approved = edited === null ? trans.__("You approved it") : trans.__("You changed it and approved it");

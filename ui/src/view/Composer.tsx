@@ -128,7 +128,7 @@ export function Composer() {
           aria-label={trans.__("Message to the agent")}
           placeholder={
             runs
-              ? trans.__("The next message waits for its turn")
+              ? trans.__("The next message waits until the turn ends")
               : conversation.notebook
                 ? trans.__("Ask, or / for commands, @ for variables")
                 : trans.__("Ask, or / for commands")
@@ -238,7 +238,7 @@ function useGrowing(field: { current: HTMLTextAreaElement | null }, text: string
   }, [field, text]);
 }
 
-/** Messages that wait for the running turn; each can be taken back. */
+/** Messages that wait for the running turn; each can be returned to the message field. */
 function Queue() {
   const { conversation } = useDesk();
   const waiting = conversation.running.value.slice(1);
@@ -252,6 +252,7 @@ function Queue() {
           <button
             type="button"
             aria-label={trans.__("Take back: %1", askedText(entry.prompt))}
+            title={trans.__("Return this message to the message field")}
             onClick={() => void conversation.cancel(entry.id)}
           >
             {trans.__("Take back")}

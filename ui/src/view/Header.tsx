@@ -125,7 +125,8 @@ function NotebookChip() {
   );
 }
 
-/** Where there is no notebook, which leads to its conversation, the list of conversations is one click away. */
+/** Buttons for a panel without a notebook: open the list of conversations, or begin a new one. With a notebook, the
+ * notebook determines the conversation. */
 function ConversationChips() {
   const { host } = usePanel();
   const desk = useDesk();

@@ -119,7 +119,8 @@ function Suits() {
   );
 }
 
-/** What this machine could run better: one click downloads it after a confirmation, one click switches to it. */
+/** Offers a better model that this machine can run: one click downloads it after a confirmation, one click switches to
+ * it. */
 function BetterModelOffer() {
   const { engine } = useDesk();
   const better = engine.better.value;

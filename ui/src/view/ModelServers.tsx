@@ -8,8 +8,8 @@ import { trans } from "../translation/translation";
 import type { ModelServer, ProbeReport } from "../wire/schema";
 import { Problem } from "./Problem";
 
-/** The servers of the user, loaded with the component. Null for a panel in a cell that may have the rights of the kernel
- * only: then it may not see them. */
+/** The servers of the user, loaded with the component. Null for a panel in a cell that may have the rights of the
+ * kernel only: then it may not see them. */
 export function useModelServers(): ModelServers | null {
   const { host } = usePanel();
   const servers = useMemo(() => new ModelServers(host.transport), [host.transport]);
@@ -23,7 +23,7 @@ export function useModelServers(): ModelServers | null {
   return allowed.value ? servers : null;
 }
 
-/** Of a server that the user added: where its key is, and how to remove it. */
+/** For a server that the user added: where its key is stored, and a button that removes the server. */
 export function AddedServer({ servers, server }: { servers: ModelServers; server: ModelServer }) {
   const { engine } = useDesk();
   const problem = useSignal("");
@@ -199,7 +199,7 @@ const MOST_MODELS = 8;
 function Report({ report, choose }: { report: ProbeReport; choose: (model: string) => void }) {
   const { models, missing } = report;
   const [first] = report.findings;
-  const failed = first?.feature === "answers" && first.state === "lacks"; // then nothing else was asked
+  const failed = first?.feature === "answers" && first.state === "lacks"; // then the test ended here
   const findings = failed ? [] : report.findings;
   const problem = report.problem || (failed ? first.detail : "");
   return (
@@ -249,7 +249,7 @@ function Report({ report, choose }: { report: ProbeReport; choose: (model: strin
 
 function stateWord(state: ProbeReport["findings"][number]["state"]): string {
   if (state === "ok") return trans.__("works");
-  return state === "lacks" ? trans.__("missing") : trans.__("unsure");
+  return state === "lacks" ? trans.__("missing") : trans.__("not determined");
 }
 
 function placeOfKey({ key }: ModelServer): string {

@@ -8,7 +8,7 @@ const SHOWN = 20_000;
 
 interface Shown {
   text: string;
-  /** Number of characters before it that were dropped. */
+  /** Number of characters before `text` that were dropped. */
   cut?: number;
   label: string;
   /** The line to highlight, from 1; 0 for none. */

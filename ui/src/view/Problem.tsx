@@ -5,7 +5,7 @@ interface Message {
   /** Screen readers read an alert at once, a status when they are idle. */
   role?: "alert" | "status";
   name?: "ak-problem" | "ak-hint";
-  /** Whether it stands within a paragraph or another line. */
+  /** Whether the message is part of a paragraph or of another line. */
   inline?: boolean;
 }
 

@@ -160,8 +160,10 @@ function Instructions({ session }: { session: Session }) {
       </button>
       <p class="ak-hint">
         {host.notebook
-          ? trans.__("Its cells and messages use them. They stay on this server and are not written into the notebook.")
-          : trans.__("Its messages use them. They stay on this server.")}
+          ? trans.__(
+              "The cells and messages of this conversation use these instructions. The server stores them; they are not written into the notebook.",
+            )
+          : trans.__("The messages of this conversation use these instructions. The server stores them.")}
       </p>
     </form>
   );

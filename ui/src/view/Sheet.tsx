@@ -1,4 +1,4 @@
-/** A sheet over the conversation until it is closed: sessions, model, settings, help, branches, import. */
+/** A sheet that covers the conversation until the user closes it: sessions, model, settings, help, branches, import. */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Branches } from "./Branches";

@@ -289,7 +289,7 @@ function SinceLastVisitCard() {
           <li>
             {trans.__("variables of the sandbox are gone: %1", lost.sandbox)}{" "}
             <button type="button" onClick={() => void desk.askToRebuild()}>
-              {trans.__("Rebuild them...")}
+              {trans.__("Rebuild the variables...")}
             </button>
           </li>
         )}

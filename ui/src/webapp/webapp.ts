@@ -1,5 +1,5 @@
-/** The panel in a page of its own, which `agent-kernel serve` serves: the login, then the panel in the whole window. The
- * panel itself is in the module of the widget, which the page loads beside this one (`build.mjs`). */
+/** The panel in a page of its own, which `agent-kernel serve` serves: the login, then the panel in the whole window.
+ * The panel itself is in the module of the widget, which the page loads beside this one (`build.mjs`). */
 import { setTranslation, trans, translationFor } from "../translation/translation";
 import { clearTab } from "../conversation/browserStorage";
 import { ApiError } from "../transport/transport";
@@ -35,7 +35,8 @@ function showPanel(place: HTMLElement): void {
     transport.close();
     askForLogin(place, reason);
   };
-  /** A server that is gone comes back; a login that has ended does not. */
+  /** If the connection was lost because the login has ended, ask for the login again. In all other cases the transport
+   * reconnects by itself. */
   const look = async () => {
     if (transport.connection.value !== "offline" || !(await isUnknownHere(server)) || !box.isConnected) return;
     end(trans.__("Your login has ended. Log in again to continue."));

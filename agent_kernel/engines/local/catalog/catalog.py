@@ -134,7 +134,7 @@ def resolve(
     A catalog name takes precedence, then an existing path, then an id of a hub. A GGUF file whose quantisation cannot
     be read exactly is rewritten once into ``cache_dir``, which takes a while and calls ``on_progress``. If the model of
     a hub id is not on this machine, the hub is asked for its size, but only if ``sources`` allows it. Blocking. Raises
-    UnknownModel, ModelMissing (the model exists, but was not pulled; ``details`` are the facts of
+    UnknownModel, ModelMissing (the model exists, but was not pulled; ``details`` are the result of
     ``CatalogEntry.offer``), ModelBroken, ModelUnsupported, PullFailed (the hub cannot be asked).
     """
     if is_path(model):

@@ -151,7 +151,7 @@ class CatalogEntry:
         return next((model for model in installed if model is not None), None)
 
     def offer(self) -> dict[str, Any]:
-        """Return the facts that the user sees before a download: name, licence, publisher, sizes in bytes, and
+        """Return the data that the user sees before a download: name, licence, publisher, sizes in bytes, and
         sources."""
         first = self.sources[0]
         return {

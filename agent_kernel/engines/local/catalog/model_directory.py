@@ -31,8 +31,8 @@ SAVE = "save_pretrained(..., safe_serialization=True) writes a directory that ca
 
 @dataclass(frozen=True, slots=True)
 class ModelDirectory:
-    """The facts about a model directory. ``weights`` is the stored size of the weights in bytes. ``parameters`` is the
-    number of weights, 0 if not counted. ``context_length`` is in tokens, 0 if not stated."""
+    """The properties of a model directory. ``weights`` is the stored size of the weights in bytes. ``parameters`` is
+    the number of weights, 0 if not counted. ``context_length`` is in tokens, 0 if not stated."""
 
     kind: Literal["safetensors", "openvino"]
     architecture: str

@@ -160,8 +160,8 @@ class PullJob:
     def _as_snapshot(
         self, source: HubSnapshot, new: Path, download: Download
     ) -> Steps[tuple[LocalModel, dict[str, Any]]]:
-        """Move the downloaded files of a snapshot into the folder ``new``, unchanged. Return the model and the facts
-        for its record."""
+        """Move the downloaded files of a snapshot into the folder ``new``, unchanged. Return the model and the
+        additional fields of its record."""
         entry, final = self.entry, self.entry.directory(source, self.cache_dir)
         directory = read_model_directory(download.path)
         (new / SNAPSHOT).mkdir()

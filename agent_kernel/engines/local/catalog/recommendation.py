@@ -26,7 +26,8 @@ OPENVINO_FLOOR = GIB
 CANDIDATES = ("coder-7b", *DEFAULTS)
 """Models that can be recommended, best first. They belong to one family, in which a larger model is better."""
 GGUF = "-GGUF"
-"""End of the id of a repository with GGUF files. Without it, it is the id of the repository with the safetensors."""
+"""Suffix of the id of a repository with GGUF files. The id without this suffix is that of the repository with the
+safetensors of the same model."""
 USABLE_SPEED = 5.0
 """Minimum speed in tokens per second at which a model that is not a default is recommended. A program of 100 tokens
 then takes 20 seconds."""

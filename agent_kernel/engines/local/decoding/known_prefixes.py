@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 CHAINS = 256
 CHAIN_TOKENS = 2_000_000
 MIN_SHARED = 64
-"""Minimum number of tokens for whose reuse a prompt waits until another one is computed."""
+"""A prompt waits until another prompt is computed only if it can then reuse at least this number of tokens."""
 
 
 class TokenChains:

@@ -47,7 +47,7 @@ def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGra
             )
     schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
     for regex in _regexes(schema):
-        pattern(regex, Rules())  # the pattern must not take exponential time on the model's text
+        pattern(regex, Rules())  # refuses a pattern that could take exponential time on the model's text
     grammar, _ = json_grammar(schema, bounds_within(max_tokens or MAX_TOKENS))
     return grammar
 

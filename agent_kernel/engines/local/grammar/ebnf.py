@@ -80,8 +80,8 @@ class Rules:
         self._chars = 0
 
     def rule(self, body: str) -> str:
-        """Return the name of a rule with this body. Equal bodies share a rule. The name of a rule is returned
-        unchanged."""
+        """Return the name of a rule with this body. Equal bodies share a rule. If ``body`` is the name of a rule, it is
+        returned unchanged."""
         if _NAME.fullmatch(body):
             return body
         if body not in self._names:

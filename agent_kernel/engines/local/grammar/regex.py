@@ -70,7 +70,7 @@ def characters(ranges: Ranges, *, json: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Expression:
-    """An expression with the facts that limit its repetition: ``endless`` is whether it contains an unbounded
+    """An expression with the properties that limit its repetition: ``endless`` is whether it contains an unbounded
     repetition, ``repeats`` is the product of the numbers of repetitions inside it."""
 
     expression: str

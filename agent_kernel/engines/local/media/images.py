@@ -16,8 +16,8 @@ MAX_ANIMATION_PIXELS = 600_000_000
 """Largest number of pixels of all frames of an animation together. All frames count, since decoding a frame requires
 the frames before it."""
 FRAMES = 8
-"""Number of evenly spaced frames taken from an animation or a video: models of this size can use only a few
-pictures."""
+"""Number of evenly spaced frames taken from an animation or a video. Small models can use only a few pictures at
+once."""
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 """The only image formats whose decoders Pillow may use. The first bytes of a file determine its format."""
 

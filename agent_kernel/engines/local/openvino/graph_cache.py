@@ -31,7 +31,8 @@ tokens takes 6 MB."""
 SAMPLE = "def f(x):  # Grüße, 世界 🙂\n    return {'a': [x, 1.5e3]}\n<|im_start|>user\n"
 """Text that a stored tokenizer must encode like the one it was derived from: words, code, spaces, other scripts."""
 PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}
-"""One thread, because waking several takes ten times as long as the work for one token."""
+"""Options of the library for tokenizers. A tokenizer uses one thread, because waking several threads takes ten times as
+long as the work for one token."""
 
 
 class BuiltModel:

@@ -38,8 +38,8 @@ async def replace_if_data_are_missed(
     text: AsyncGenerator[Chunk, None], code: AsyncGenerator[Chunk, None]
 ) -> AsyncGenerator[Chunk, None]:
     """Yield ``text``, the model's answer in text. If its first sentence says that the model lacks the data, yield
-    ``code`` instead, the model's answer as a call. The model then wrote the text without the facts about the tables,
-    because the question names no table."""
+    ``code`` instead, the model's answer as a call. The model then wrote the text without the descriptions of the
+    tables, because the question names no table."""
     held: list[Chunk] | None = []
     first_text = ""
     async with aclosing(text), aclosing(code):

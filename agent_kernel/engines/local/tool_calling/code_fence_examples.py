@@ -132,7 +132,7 @@ FORM_EXAMPLES: tuple[ChatMessage, ...] = (
     *KNOWLEDGE_EXAMPLES[-8:],
 )
 """The worked examples for a model of ``tool_protocols.FIRM`` parameters or more, in a conversation that demands values
-in the form ``@name[value]``. Their programs follow the sentences of the question in order, each behind its sentence as
-a comment. Of the programs that were sampled for 164 questions, 35.4 % were right with these examples and 28.5 % with
-KNOWLEDGE_EXAMPLES (Qwen2.5-Coder-1.5B, 6 and 32 samples for each question, standard error of the difference 1.6
-points); of the likeliest programs, 70 and 64 were right."""
+in the form ``@name[value]``. Their programs follow the sentences of the question in order: each sentence is a comment,
+and the code for it comes after the comment. Of the programs that were sampled for 164 questions, 35.4 % were right with
+these examples and 28.5 % with KNOWLEDGE_EXAMPLES (Qwen2.5-Coder-1.5B, 6 and 32 samples for each question, standard
+error of the difference 1.6 points); of the likeliest programs, 70 and 64 were right."""

@@ -53,7 +53,7 @@ FACTS = re.compile(
     r"(?:Columns of|Types of the columns of|Keys of|Names that exist|Names in|Attributes of|Files in)\b[^:]*:"
     r"|[^:]* (?:has the (?:shape|type)|is not installed\.) "
 )
-"""Matches the beginning of a line with facts about an error."""
+"""Matches the beginning of a line of hints about an error (``error_hints``)."""
 FORM = re.compile(
     r"\bexact(?:ly)? (?:in )?(?:this|the following) form(?:at)?\b|\b(?:in|as|with) (?:this|the following) form(?:at)?\b"
     r"|\b(?:answer|reply|respond)(?: only| just)? with (?:only|just|nothing but)\b|\bnothing else\b",
@@ -78,7 +78,7 @@ def error_line(text: str) -> str:
 
 
 def error_facts(text: str) -> str:
-    """Return the line with facts about the error that ``sandbox.worker.error_hints`` writes before the traceback of a
+    """Return the line of hints about the error that ``sandbox.worker.error_hints`` writes before the traceback of a
     tool result; an empty string if there is none."""
     lines = text.partition("Traceback")[0].strip().splitlines()
     return lines[-1] if lines and FACTS.match(lines[-1]) else ""

@@ -20,8 +20,8 @@ FACT = re.compile(
 that the kernel can read, or an input file of the turn."""
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "read", "splitlines"})
 LINES = ".splitlines()"
-"""The end of an expression whose value is a list of lines. Its variable is named "lines", so that a small model knows
-what each element is."""
+"""Suffix of an expression whose value is a list of lines. The variable that gets this value is named "lines", so that a
+small model knows what each element is."""
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset({"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "encoding", "lines"})
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)
@@ -31,8 +31,8 @@ KIND = (
 )
 OTHERS = ("column", "columns", "feature", "field", "function", "sheet")
 NO_TABLE = "".join(rf"(?<!{word}\s)" for word in OTHERS)
-"""Refuses a name that follows one of OTHERS and so is not a table. Each word has its own look-behind, because
-look-behinds need a fixed width."""
+"""A part of a pattern that rejects a name directly after one of the words OTHERS, because this is not the name of a
+table. Each word has its own look-behind, because look-behinds need a fixed width."""
 MAX_ASKED = 4_000
 """Maximum number of characters of a question that are searched for files and names."""
 MAX_FACT = 2_000
@@ -58,7 +58,8 @@ MEANS_MISSING = re.compile(
     re.IGNORECASE,
 )
 AS_IT_IS = re.compile(r"\bas (?:it is|they are)\b|\bincluded\b", re.IGNORECASE)
-"""Finds words with which a question asks for values as they are in the file, the codes of missing ones among them."""
+"""Finds words with which a question asks for the values exactly as they are in the file. Numbers that stand for missing
+values then stay numbers."""
 WRITES = (
     r"\b(?:save|write|export|store|dump|append|add)\b[^?!\n]*?"
     r"\b(?:to|into|as)\s+(?:(?:the|a)\s+)?(?:new\s+)?(?:file\s+)?[\"'`]?"

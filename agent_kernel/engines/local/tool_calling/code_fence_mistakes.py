@@ -3,7 +3,7 @@ asks for one value; it computes with a column of text as if it contained numbers
 change; or it defines a function that does not return the result of the question's example. The functions have no side
 effects.
 
-The facts about a table, in the hidden context of a question, contain the lines that convert such columns (see
+The description of a table, in the hidden context of a question, contains the lines that convert such columns (see
 ``text_columns``).
 """
 
@@ -42,8 +42,9 @@ CONVERSION = re.compile(
     r"|(?P=place)\.str\.strip\(\)\.str\.lower\(\)(?: == 'true')?))$",
     re.MULTILINE,
 )
-"""Matches the fact that a column must be converted before it is computed with or compared. It matches only the lines
-that ``describe_conversion`` makes, because the facts also quote data, and data must not add code to a program."""
+"""Matches the line which states that a column must be converted before code computes with it or compares it. Only lines
+that ``describe_conversion`` makes match, because the description of a table also quotes data, and data must not add
+code to a program."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime|timedelta)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
@@ -64,14 +65,14 @@ CURES = {
     "has equal values in different spaces": (IGNORES_SPACES,),
     "has equal values in different case or spaces": (IGNORES_CASE, IGNORES_SPACES),
 }
-"""For each problem of a column that a fact states: the pieces of code that a program which uses the column must
-contain, all of them."""
+"""Maps each problem of a column that CONVERSION finds to the patterns that solve it: a program that uses the column
+must contain a match of each of these patterns."""
 
 FUNCTION = re.compile(
     r"^(?:[\w ]+: )?(?P<name>[A-Za-z_]\w*): function .*, defined by\n(?P<source>(?:    .*(?:\n|\Z)|[ \t]*\n)+)",
     re.MULTILINE,
 )
-"""Matches the fact about a function of the notebook, with its source."""
+"""Matches the description of a function of the notebook, with its source."""
 CHANGE = (
     "fix|correct|repair|chang|modif|adapt|adjust|improv|rewrit|extend|korrigier|reparier|behebe|änder|verbesser|erweiter"
     "|corrig|répar|arregl|cambi"

@@ -1,5 +1,5 @@
 """Writes one program: decodes it, and completes it where a small model leaves something out that the question or the
-facts about the data ask for."""
+description of the data asks for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ LOOP = "loop"
 MAX_EQUAL_LINES = 4
 """Number of equal lines in a program after which its decoding ends. They may be in different places."""
 MIN_LINE = 30
-"""Minimum number of characters of such a line: shorter ones are often right, such as ``count += 1`` in branches."""
+"""Minimum number of characters of a line that counts for MAX_EQUAL_LINES. Shorter lines are often repeated for a good
+reason, such as ``count += 1`` in branches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,11 @@ async def write_program(
 ) -> DecodedProgram:
     """Decode one program, which begins with the lines ``reading``, and complete it.
 
-    If the program lacks the conversion of a column that the facts of ``turn`` ask for, the conversion is added before
-    it; the model writes the rest again, unless the program already uses the name of the converted column. If the
-    program ignores sentences of the question, the model writes it again after these sentences as comments. If it prints
-    a demanded value from a variable that is not set anywhere, the model writes the line that sets the variable. If the
-    question has an example of what a function should return, a line that checks the example is added."""
+    If the program lacks the conversion of a column that the hidden context of ``turn`` asks for, the conversion is
+    added before it; the model writes the rest again, unless the program already uses the name of the converted column.
+    If the program ignores sentences of the question, the model writes it again after these sentences as comments. If it
+    prints a demanded value from a variable that is not set anywhere, the model writes the line that sets the variable.
+    If the question has an example of what a function should return, a line that checks the example is added."""
     program = await _converted_program(prompt, reading, turn, decoding, completer)
     omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
     # A program with a temperature is one of several, and the vote prefers those that omit fewer sentences.

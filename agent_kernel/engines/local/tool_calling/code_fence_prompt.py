@@ -32,11 +32,11 @@ TOOL = "python"
 EARLIER = "Earlier variables:"
 NEWEST = "Newest tables:"
 VARIABLES = ("Variables:", EARLIER)
-"""Beginnings of lines of hidden context with facts about variables. The first is for variables that this question
-names, the second for those that the previous question named. NEWEST, for tables that no question named, is not among
-them, because a question does not have to be about such tables."""
+"""Beginnings of lines of hidden context that describe variables. The first is for variables that this question names,
+the second for those that the previous question named. NEWEST, for tables that no question named, is not among them,
+because a question does not have to be about such tables."""
 FACTS = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): \S")
-"""Matches a fact about a variable in hidden context: the variable's name, followed by its description."""
+"""Matches a line of hidden context that describes a variable: the variable's name, followed by its description."""
 TABLES = re.compile(r"(?:(?:Variables|Earlier variables|Newest tables): )?([A-Za-z_]\w*): (?:\w*DataFrame|Series)\b")
 FAILED_CELL = "The cell that failed:"
 """The beginning of the hidden context of ``%agent fix``."""
@@ -67,7 +67,29 @@ RULES = (
     "If no code is needed, answer in plain text."
 )
 ANSWER = "Answer my question in one plain sentence from this output."
+ANSWERS = (
+    (re.compile(r"\b(?:the|of|is|are|what|which|how|in|and|for|with|my)\b", re.IGNORECASE), ANSWER),
+    (
+        re.compile(
+            r"\b(?:d(?:er|ie|as|en|em)|und|ist|sind|wie|viele?|welche[nrs]?|eine?[nr]?|von|im|für|mit|aus|zeige|berechne)\b",
+            re.IGNORECASE,
+        ),
+        "Beantworte meine Frage anhand dieser Ausgabe in einem einfachen Satz auf Deutsch.",
+    ),
+    (
+        re.compile(r"\b(?:l[ae]s?|d[eu]s?|est|sont|quel(?:le)?s?|combien|une?|dans|pour|avec|et)\b", re.IGNORECASE),
+        "Réponds à ma question en une phrase simple en français, d'après cette sortie.",
+    ),
+    (
+        re.compile(r"\b(?:el|l[ao]s?|de(?:l)?|es|son|cuál(?:es)?|cuánt[ao]s?|una?|en|por|con|qué|y)\b", re.IGNORECASE),
+        "Responde a mi pregunta con una frase sencilla en español a partir de esta salida.",
+    ),
+)
+"""Frequent words of a language, and ANSWER in this language. After an English instruction a small model answers a
+German question in English."""
 ANSWER_IN_FORM = "Answer with the values from this output, in exactly the form that I asked for."
+MAX_QUESTION = 4_000
+"""Maximum number of characters of a question whose language is recognised."""
 MAX_CORRECTIONS = 4
 """Maximum number of programs of a turn that are corrected without the model."""
 
@@ -250,9 +272,10 @@ def leans_to_code(turns: Sequence[Exchange]) -> bool:
 
 
 def without_unnamed_data(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return the messages for the choice between code and text, without the facts about variables that this question
-    does not name. With these facts, a question that needs no data would look as if it needed data, or as if the facts
-    already answered it. A question about "the data" keeps them, because its answer needs them."""
+    """Return the messages for the choice between code and text, without the descriptions of variables that this
+    question does not name. With these descriptions, a model may write code for a question that needs no data, or take
+    the descriptions for the answer. For a question about "the data" the descriptions stay, because its answer needs
+    them."""
     facts = messages[-2] if len(messages) > 1 else None
     if facts is not None and facts.hidden and facts.text.startswith((EARLIER, NEWEST)):
         if ABOUT_THE_DATA.search(messages[-1].text):
@@ -291,7 +314,12 @@ def output_text(result: Message, question: str) -> str:
     text = result.text.strip() or "(no output)"
     text = without_warnings(text) if result.status == "success" else text
     label = "Output" if result.status in ("success", None) else f"Output ({result.status})"
-    return f"{label}:\n{text}\n\n{ANSWER_IN_FORM if asks_for_form(question) else ANSWER}"
+    return f"{label}:\n{text}\n\n{ANSWER_IN_FORM if asks_for_form(question) else _answer_instruction(question)}"
+
+
+def _answer_instruction(question: str) -> str:
+    """Return ANSWER in the language of which the question has the most frequent words; in English for equally many."""
+    return max(ANSWERS, key=lambda one: len(one[0].findall(question[:MAX_QUESTION])))[1]
 
 
 def code_block(code: str) -> str:

@@ -92,8 +92,8 @@ class LocalEngine:
         self._sees = False
 
     def info(self) -> EngineInfo:
-        """Return facts about the engine. If the model is on this machine, ``context_length`` is known before the model
-        is loaded."""
+        """Return the state and the properties of the engine. If the model is on this machine, ``context_length`` is
+        known before the model is loaded."""
         if self._worker is not None and not self._worker.alive:
             self._state = "unloaded"
         if self._model is None:

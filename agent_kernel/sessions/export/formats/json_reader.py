@@ -24,7 +24,7 @@ for a value of three bytes of JSON."""
 MAX_COUNT = 2**53
 """The largest integer that other programs can represent exactly."""
 LAST_TIME = 253402300799.0
-"""The end of the year 9999: later times cannot be written as dates."""
+"""The end of the year 9999, in seconds since the epoch. Later times cannot be written as dates."""
 _REQUIRED: Any = object()
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[\[{,]', re.DOTALL)
 """Matches a string, or a bracket or comma that begins a value. The quantifiers are possessive, so that the search never

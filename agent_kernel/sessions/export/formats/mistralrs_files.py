@@ -39,8 +39,8 @@ def read(bodies: Iterable[Fields]) -> Iterator[tuple[File, bytes | None]]:
 
 
 def _read_file(body: Fields) -> tuple[File, bytes | None]:
-    """Read a file and its bytes (None: not in the document). A file with neither bytes nor hash is a missing file; its
-    error code is the document's, or BODY_OMITTED if the document has none."""
+    """Return a file and its bytes, which are None if the document does not contain them. A file with neither bytes nor
+    hash is missing: its error code is the one in the document, or BODY_OMITTED if the document has none."""
     text, encoded = body.child("text"), body.child("data_base64")
     data = text.value.encode("utf-8", "surrogatepass") if isinstance(text.value, str) else None
     if data is None and encoded.value is not None:

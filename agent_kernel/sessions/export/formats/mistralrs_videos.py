@@ -1,4 +1,4 @@
-"""Represents the videos of mistral.rs in messages of agent-kernel: a text with the facts of a video (the note),
+"""Represents the videos of mistral.rs in messages of agent-kernel: a text with the properties of a video (the note),
 followed by its frames as images. The functions have no side effects.
 
     [video, 2 frames, 1.5 fps, frames 0 30 of 60]
@@ -24,8 +24,8 @@ _NOTE = re.compile(r"\[video, (\d{1,4}) frames(?:, (\d[\d.e+-]{0,30}) fps, frame
 
 
 def describe(video: Fields, count: int) -> str:
-    """Return the note for the first ``count`` frames of a video. If the video's own facts contradict each other, the
-    note states only the number of frames."""
+    """Return the note for the first ``count`` frames of a video. If the properties that the video states contradict
+    each other, the note states only the number of frames."""
     facts = video.value
     fps, total, sampled = facts.get("fps"), facts.get("total_num_frames"), facts.get("sampled_indices")
     places = sampled[:count] if isinstance(sampled, list) else []
@@ -67,8 +67,8 @@ def _frames(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[str]:
 
 
 def _video(note: re.Match[str], frames: list[str]) -> Video:
-    """Build mistral.rs's video object from a note and its frames. mistral.rs requires all four fields, so missing facts
-    get default values."""
+    """Build mistral.rs's video object from a note and its frames. mistral.rs requires all four fields, so missing
+    properties get default values."""
     places = [int(number) for number in note[3].split()] if note[3] else list(range(len(frames)))
     try:
         fps = float(note[2] or 1)

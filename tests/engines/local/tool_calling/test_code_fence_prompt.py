@@ -15,6 +15,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_prompt import (
     chat,
     exchanges,
     leans_to_code,
+    output_text,
     without_unnamed_data,
 )
 from tests.benchmarks.notebook_tasks import OF_EXAMPLES
@@ -158,3 +159,20 @@ def test_the_names_and_numbers_of_the_examples_are_ones_that_no_real_data_has() 
     assert columns | {"guild", "quillon"} <= set(OF_EXAMPLES)
     assert all(re.search(word, said) for word in OF_EXAMPLES)
     assert not re.search(r"\b(?:cars?|sales|mpg|sold|406|df_?\d)\b", said)
+
+
+@pytest.mark.parametrize(
+    ("question", "word"),
+    [
+        ("Wie viele Tage hat die Tabelle wetter.csv?", "Deutsch"),
+        ("Was ist der Mittelwert von price in sales.csv?", "Deutsch"),
+        ("Quelle est la moyenne de la colonne prix ?", "français"),
+        ("¿Cuál es la media de la columna precio?", "español"),
+        ("What is the mean of die.csv?", "plain sentence"),
+        ("df.mean()", "plain sentence"),
+        ("", "plain sentence"),
+    ],
+)
+def test_the_answer_is_asked_for_in_the_language_of_the_question(question: str, word: str) -> None:
+    result = Message("tool", "4.5", call_id="c", status="success")
+    assert word in output_text(result, question).rpartition("\n")[2]
