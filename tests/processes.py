@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.core import process_identity
+from tests.waiting import until
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +66,7 @@ async def survivors(found: list[Process], within_s: float) -> list[Process]:
 
 async def until_running(*words: str) -> None:
     """Wait until a process has these words next to each other in its command line."""
-    async with asyncio.timeout(30):
-        while not running(*words):
-            await asyncio.sleep(0.02)
+    await until(lambda: running(*words))
 
 
 def running(*words: str) -> bool:

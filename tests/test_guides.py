@@ -17,19 +17,12 @@ from nbclient import NotebookClient
 
 from agent_kernel.core.api_tokens import ApiTokenStore
 from jupyter_ext.app import AgentKernel
+from tests.scripted import call, python
 from tests.server import AgentServer
 from tests.test_layers import ROOT
 from tests.tools.mcp.conftest import SERVERS
 
 CELL_S = 100
-
-
-def call(tool: str, **arguments: Any) -> dict[str, Any]:
-    return {"name": tool, "arguments": arguments}
-
-
-def python(code: str) -> dict[str, Any]:
-    return call("python", code=code)
 
 
 def rounds(when: str, *calls: dict[str, Any], then: str) -> list[dict[str, Any]]:

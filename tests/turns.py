@@ -36,10 +36,6 @@ class Recorder:
         return ToolOutput(self._answer(arguments["code"]))
 
 
-def python(code: str) -> dict[str, Any]:
-    return {"name": "python", "arguments": {"code": code}}
-
-
 def agent(
     script: Sequence[Mapping[str, Any]],
     tools: Sequence[Tool] = (),

@@ -1,12 +1,16 @@
-"""The fixture with which benchmarks record the figures of docs/performance.md."""
+"""Fixtures: how benchmarks record the figures of docs/performance.md, and a server with a local model."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from pathlib import Path
 from typing import Protocol
 
 import pytest
+import pytest_asyncio
 
 from tests.benchmarks import figures
+from tests.server import AgentServer
 
 
 class Record(Protocol):
@@ -17,3 +21,13 @@ class Record(Protocol):
 def record() -> Record:
     """The function that records a figure of the row ``row`` of figures.ROWS: ``record(row, ours, peer, unit)``."""
     return figures.record
+
+
+@pytest_asyncio.fixture(loop_scope="function")
+async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[AgentServer, None]:
+    """A server whose local model is the MODEL of the benchmark's module."""
+    server = AgentServer(tmp_path, traits={"engine": "local", "model": request.module.MODEL})
+    try:
+        yield await server.start()
+    finally:
+        server.sweep()

@@ -15,7 +15,7 @@ import random
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 URL = "SESSION_CONTEST_URL"
 """The variable with the URL of the database, for the contestants that need one: as ``store_url`` takes it."""
@@ -53,22 +53,6 @@ def text(n: int) -> str:
 
 def role(n: int) -> str:
     return "assistant" if n % 2 else "user"
-
-
-class Contestant(Protocol):
-    """A store under test with sessions by name. Message ``n`` has the text ``text(n)``."""
-
-    async def fill(self, session: str, count: int) -> None: ...
-
-    async def turn(self, session: str, n: int) -> None:
-        """Append the messages ``n`` and ``n + 1``."""
-        ...
-
-    async def tail(self, session: str) -> int:
-        """Read the newest 20 messages and return their number."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 class Ours:

@@ -19,6 +19,7 @@ from agent_kernel.core.messages import user
 from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from tests.waiting import until
 
 SECONDS = 6.0
 STORY = EngineRequest((user("Tell a very long story about a fox."),), sampling=Sampling(max_tokens=4000))
@@ -62,8 +63,7 @@ async def beside(engine: LocalEngine, threads: int) -> tuple[int, int]:
                     pieces += isinstance(chunk, TextChunk)
 
     decoding = asyncio.create_task(decode())
-    while not pieces:
-        await asyncio.sleep(0.05)
+    await until(lambda: pieces, 600)
     pieces = 0
     done = await count_products(threads)
     decoding.cancel()

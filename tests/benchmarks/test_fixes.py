@@ -11,12 +11,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import AsyncGenerator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from tests.benchmarks.notebook_errors import NotebookError, notebook_errors
 from tests.benchmarks.notebook_tasks import BUILD
@@ -53,15 +50,6 @@ class Fix:
     right: bool
     seconds: float
     says: str
-
-
-@pytest_asyncio.fixture(loop_scope="function")
-async def server(tmp_path: Path) -> AsyncGenerator[AgentServer, None]:
-    server = AgentServer(tmp_path, traits={"engine": "local", "model": MODEL})
-    try:
-        yield await server.start()
-    finally:
-        server.sweep()
 
 
 async def test_right_fixes_of_failing_cells(

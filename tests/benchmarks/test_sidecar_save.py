@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.session import SessionKey, Turn
@@ -20,6 +19,7 @@ from agent_kernel.sessions.contract_tests.fixtures import calls, result
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.sidecar_writer import Sidecars
+from tests.jupyter_ext.notebooks.test_sidecar_writer import NoSessions
 
 KEY = SessionKey("local", "s1")
 TURNS = 500
@@ -27,11 +27,6 @@ RESULT = "0123456789 " * 900
 RUNS = 5
 SLEEP_S = 0.001
 RECORD = {"tools": ["python", "shell", "read_file"], "permission": "auto", "local": True, "finish": "stop"}
-
-
-class NoSessions:
-    async def list_sessions(self) -> list[dict[str, Any]]:
-        return []
 
 
 class LoopWatch:

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncGenerator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from tests.notebook import notebook as notebooks
 from tests.notebook.notebook import Notebook
@@ -39,15 +36,6 @@ TASKS = (
     ("big: DataFrame", "Select the rows of df with a mass above 4000.", "big.equals(df[df.mass > 4000])"),
     ("has: bool", "Does df contain the species Gentoo?", "has is True"),
 )
-
-
-@pytest_asyncio.fixture(loop_scope="function")
-async def server(tmp_path: Path) -> AsyncGenerator[AgentServer, None]:
-    server = AgentServer(tmp_path, traits={"engine": "local", "model": MODEL})
-    try:
-        yield await server.start()
-    finally:
-        server.sweep()
 
 
 async def test_right_values_of_typed_cells(

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.lab import Lab
+from tests.scripted import call_when
 
 pytestmark = pytest.mark.browser
 
@@ -22,14 +23,10 @@ NOTEBOOKS = {"rain.ipynb": CELLS}
 DARK = True
 
 
-def calls(code: str, when: str) -> dict[str, Any]:
-    return {"when": when, "calls": [{"name": "python", "arguments": {"code": code}}]}
-
-
 SCRIPT: list[dict[str, Any]] = [
-    calls(PLOT, "plot df by month"),
+    call_when("plot df by month", "python", code=PLOT),
     {"when": "plot df by month", "text": "The rain of each month; **December** has the most."},
-    calls(SAVE, "save the monthly means"),
+    call_when("save the monthly means", "python", code=SAVE),
     {"when": "save the monthly means", "text": "`monthly` has the mean rain of each month."},
 ]
 

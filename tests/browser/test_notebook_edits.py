@@ -15,6 +15,7 @@ from playwright.sync_api import Locator, expect
 from tests.browser.lab import Lab, lab_server
 from tests.browser.panel import ask as ask_panel
 from tests.browser.panel import ended, use_kernel
+from tests.scripted import call_when
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -25,32 +26,28 @@ SOURCES = f"""() => [...document.querySelectorAll('{SHOWN}')].map(
   cell => [...cell.querySelectorAll('.jp-InputArea .cm-line')].map(line => line.textContent).join('\\n'))"""
 
 
-def call(when: str, name: str, /, **arguments: Any) -> dict[str, Any]:
-    return {"when": when, "calls": [{"name": name, "arguments": arguments}]}
-
-
 SCRIPT = [
-    call("add a cell", "insert_cell", source="total = 40 + 2\ntotal", below="cell-0"),
+    call_when("add a cell", "insert_cell", source="total = 40 + 2\ntotal", below="cell-0"),
     {"when": "add a cell", "text": "Added."},
-    call("rename it", "edit_cell", cell="cell-1", source="df_new"),
-    call("rename it", "edit_cell", cell="cell-1", find="df", replace="df_new"),
+    call_when("rename it", "edit_cell", cell="cell-1", source="df_new"),
+    call_when("rename it", "edit_cell", cell="cell-1", find="df", replace="df_new"),
     {"when": "rename it", "text": "As you like."},
-    call("tidy up", "read_cells", cells="0-3"),
-    call("tidy up", "edit_cell", cell="cell-0", source="import math\ndf = math.pi"),
-    call("tidy up", "edit_cell", cell="cell-1", find="df", replace="df * 2"),
-    call("tidy up", "edit_cell", cell="cell-3", find="600", replace="0"),
-    call("tidy up", "delete_cell", cell="cell-2"),
-    call("tidy up", "insert_cell", source="# Result", type="markdown", below="start"),
+    call_when("tidy up", "read_cells", cells="0-3"),
+    call_when("tidy up", "edit_cell", cell="cell-0", source="import math\ndf = math.pi"),
+    call_when("tidy up", "edit_cell", cell="cell-1", find="df", replace="df * 2"),
+    call_when("tidy up", "edit_cell", cell="cell-3", find="600", replace="0"),
+    call_when("tidy up", "delete_cell", cell="cell-2"),
+    call_when("tidy up", "insert_cell", source="# Result", type="markdown", below="start"),
     {"when": "tidy up", "text": "Tidy."},
-    call("double it", "edit_cell", cell="cell-0", find="df = 1", replace="df = 2"),
-    call("double it", "edit_cell", cell="cell-1", find="df", replace="df + df"),
+    call_when("double it", "edit_cell", cell="cell-0", find="df = 1", replace="df = 2"),
+    call_when("double it", "edit_cell", cell="cell-1", find="df", replace="df + df"),
     {"when": "double it", "text": "Doubled."},
-    call("run them", "run_cells", cells="cell-0, cell-1"),
+    call_when("run them", "run_cells", cells="cell-0, cell-1"),
     {"when": "run them", "text": "It ran."},
-    call("wait for it", "run_cells", cells="cell-3"),
-    call("add one below", "insert_cell", source="two = 1 + 1"),
+    call_when("wait for it", "run_cells", cells="cell-3"),
+    call_when("add one below", "insert_cell", source="two = 1 + 1"),
     {"when": "add one below", "text": "There."},
-    call("run again", "run_cells", cells="cell-1"),
+    call_when("run again", "run_cells", cells="cell-1"),
     {"text": "ok", "loop": True},
 ]
 

@@ -10,17 +10,14 @@ from playwright.sync_api import Locator, expect
 
 from tests.browser.lab import SLOW_MS, Lab, use_theme
 from tests.browser.panel import ended, open_panel, say, shown_panel, violations
+from tests.scripted import call_when
 from tests.server import AgentServer
 
 pytestmark = pytest.mark.browser
 
 
-def call(when: str, name: str, /, **arguments: Any) -> dict[str, Any]:
-    return {"when": when, "calls": [{"name": name, "arguments": arguments}]}
-
-
 def edit(when: str, cell: str, find: str, replace: str) -> dict[str, Any]:
-    return call(when, "edit_cell", cell=cell, find=find, replace=replace)
+    return call_when(when, "edit_cell", cell=cell, find=find, replace=replace)
 
 
 SCRIPT = [
@@ -28,7 +25,7 @@ SCRIPT = [
     edit("tidy up", "cell-1", "df", "sum(df)"),
     edit("tidy up", "cell-30", "x = 30", "raise SystemExit"),
     edit("tidy up", "cell-2", "x = 2", "mean = sum(df) / 2"),
-    call("tidy up", "insert_cell", source="# Result", type="markdown", below="cell-1"),
+    call_when("tidy up", "insert_cell", source="# Result", type="markdown", below="cell-1"),
     {"when": "tidy up", "text": "Tidy."},
     *(edit("rename all", f"cell-{n}", f"x = {n}", f"y = {n}\nz = {n}") for n in (3, 4, 20, 35)),
     {"when": "rename all", "text": "Renamed."},

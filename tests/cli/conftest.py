@@ -1,4 +1,4 @@
-"""Fixture: the command in this process, on the test's own data directory."""
+"""Fixtures: the command in this process, on the test's own data directory."""
 
 from __future__ import annotations
 
@@ -57,3 +57,15 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     monkeypatch.setenv("AGENT_KERNEL_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("AGENT_KERNEL_CACHE_DIR", str(tmp_path / "cache"))
     return Command(tmp_path / "data", capsys)
+
+
+@pytest.fixture
+def scripted(
+    command: Command, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Command:
+    """The command with the scripted engine, which plays the SCRIPT of the test's module."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(request.module.SCRIPT))
+    monkeypatch.setenv("AGENT_KERNEL_ENGINE", "scripted")
+    monkeypatch.setenv("AGENT_KERNEL_SCRIPT", str(script))
+    return command

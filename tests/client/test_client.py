@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -43,19 +42,12 @@ from agent_kernel.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from tests.scripted import call, python
 from tests.server import TOKEN, AgentServer
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010806000000" + "1f15c4890000000d49444154789c626001000000050001"
 )
-
-
-def call(name: str, /, **arguments: Any) -> dict[str, Any]:
-    return {"name": name, "arguments": arguments}
-
-
-def python(code: str, **more: Any) -> dict[str, Any]:
-    return call("python", code=code, **more)
 
 
 SCRIPT = [

@@ -16,6 +16,7 @@ from agent_kernel.core.protocols import ToolOutput
 from agent_kernel.tools.base.functions import tool
 from tests.client.conftest import Serve
 from tests.client.failing import HANG_UP, answer
+from tests.waiting import until
 
 OK = answer(200, {})
 TOO_LARGE = answer(413, {"error": {"code": "too_large", "message": "A body has at most 32 MiB here."}})
@@ -30,9 +31,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_long_call_is_renewed_also_when_a_request_is_lost(serve: Serve) -> None:
     connection, failing = await serve(OK, HANG_UP, OK)
     beat = asyncio.create_task(ClaimedCall(connection, "turns/t/claims/c", "k", "s").renew(0.001))
-    async with asyncio.timeout(60):
-        while len(failing.asked) < 4:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(failing.asked) >= 4, 60)
     beat.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await beat

@@ -7,7 +7,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import keyring
@@ -23,17 +22,9 @@ from agent_kernel.engines.openai_api.api_keys import key_of
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.registry import NamedEngines
 from agent_kernel.engines.scripted import ScriptedEngine
-from tests.engines.openai_api.test_api_keys import Drawer
+from tests.engines.conftest import Drawer
 
 HERE = Endpoint("http://127.0.0.1:9/v1", "m")
-
-
-@pytest.fixture
-def drawer() -> Iterator[Drawer]:
-    before = keyring.get_keyring()
-    keyring.set_keyring(drawer := Drawer())
-    yield drawer
-    keyring.set_keyring(before)
 
 
 def test_a_key_goes_into_the_keyring_where_there_is_one_and_leaves_it_with_the_server(

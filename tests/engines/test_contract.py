@@ -27,6 +27,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from tests.engines.openai_api.model_servers import ModelServer
+from tests.engines.openai_api.talk import text_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 STORY = user("Tell a long story about a fox.")
@@ -63,10 +64,6 @@ async def ask_engine(engine: Engine, *messages: Message, tokens: int = 24) -> li
     request = EngineRequest(messages, sampling=Sampling(max_tokens=tokens), session="contract")
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
-
-
-def text_of(chunks: list[Chunk]) -> str:
-    return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
 
 
 async def test_an_answer_comes_in_pieces_and_ends_once(engine: Engine) -> None:

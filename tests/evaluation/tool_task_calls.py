@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.scripted import python
+
 Call = dict[str, Any]
 
 
@@ -22,10 +24,6 @@ def run(answer: str, *rounds: str | Call | tuple[Call, ...]) -> RightRun:
     """Return a run. Each round is a program, one call, or several calls together."""
     given = [python(one) if isinstance(one, str) else one for one in rounds]
     return RightRun(answer, tuple(one if isinstance(one, tuple) else (one,) for one in given))
-
-
-def python(code: str) -> Call:
-    return {"name": "python", "arguments": {"code": code}}
 
 
 def page(path: str) -> Call:

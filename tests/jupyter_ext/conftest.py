@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
+import openai
 import pytest
 
-from tests.server import AgentServer
+from tests.server import TOKEN, AgentServer
 
 ServerFactory = Callable[..., Awaitable[AgentServer]]
 
@@ -49,3 +51,16 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield asyncio.run(server.start())
     finally:
         server.sweep()
+
+
+@pytest.fixture(scope="module")
+def client(server: AgentServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=server.agent_url, api_key=TOKEN, max_retries=0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def http(server: AgentServer) -> Iterator[httpx.Client]:
+    """A plain HTTP client, for requests that OpenAI's client cannot express."""
+    with server.blocking_client({"Authorization": f"Bearer {TOKEN}"}) as client:
+        yield client

@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -67,19 +66,6 @@ SCRIPT: list[Json] = [
     {"text": "Hello.", "loop": True},
 ]
 PEER_INI = ROOT / "tests/peers/peer.ini"
-
-
-@pytest.fixture(scope="module")
-def client(server: AgentServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.agent_url, api_key=TOKEN, max_retries=0) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def http(server: AgentServer) -> Iterator[httpx.Client]:
-    """A plain HTTP client, for requests that OpenAI's client cannot express."""
-    with server.blocking_client({"Authorization": f"Bearer {TOKEN}"}) as client:
-        yield client
 
 
 # ---------------------------------------------------------------------------------------------------- the agent

@@ -32,19 +32,6 @@ SCRIPT: list[Json] = [
 TRAITS = {"web_hosts": "127.0.0.1"}
 
 
-@pytest.fixture(scope="module")
-def client(server: AgentServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.agent_url, api_key=TOKEN, max_retries=0) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def http(server: AgentServer) -> Iterator[httpx.Client]:
-    """A plain HTTP client, for requests that OpenAI's client cannot express."""
-    with server.blocking_client({"Authorization": f"Bearer {TOKEN}"}) as client:
-        yield client
-
-
 def test_an_answer_is_a_completion(client: openai.OpenAI) -> None:
     told = ask(client, "hi")
     assert (told.choices[0].message.content, told.choices[0].finish_reason) == ("Hello.", "stop")

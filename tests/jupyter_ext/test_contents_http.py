@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
@@ -15,14 +14,9 @@ import pytest
 
 from tests.jupyter_ext.conftest import HELLO, ServerFactory
 from tests.server import AgentServer, followed, start_turn
+from tests.waiting import until
 
 SETTLE_S = 60.0
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SETTLE_S):
-        while not true():
-            await asyncio.sleep(0.05)
 
 
 async def converse(server: AgentServer, client: httpx.AsyncClient, notebook: str) -> str:

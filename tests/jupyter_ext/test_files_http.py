@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import os
 from collections.abc import AsyncIterator
@@ -17,6 +16,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
+from tests.waiting import until
 
 TEXT = b"hello, file\n" * 3
 
@@ -116,8 +116,7 @@ async def test_what_is_wrong_with_an_upload_is_said_and_leaves_nothing(agent_ser
 async def test_a_client_that_leaves_in_the_middle_leaves_nothing(server: AgentServer) -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n' + bytes(3 << 20)
-        while not incoming_files(server):
-            await asyncio.sleep(0.01)
+        await until(lambda: incoming_files(server))
         raise ConnectionError("the client leaves")
 
     async with server.client() as client:
@@ -125,9 +124,7 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(server: AgentSe
             await client.post(
                 "agent/v1/files", content=body(), headers={"Content-Type": "multipart/form-data; boundary=b"}
             )
-    async with asyncio.timeout(20):
-        while incoming_files(server):
-            await asyncio.sleep(0.02)
+    await until(lambda: not incoming_files(server), 20)
 
 
 async def test_a_notebook_sees_files_of_its_own_sessions_only(server: AgentServer) -> None:

@@ -15,6 +15,7 @@ from jupyter_ext.api.http.json_body import MAX_BODY
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
 from tests.sessions.export.test_imported_charts import BAR, HOST, SENDS, body, document
+from tests.waiting import until
 
 SAID = {"messages": [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]}
 
@@ -84,9 +85,7 @@ async def test_a_kernel_may_use_what_it_brought_in_and_its_notebook_goes_on_with
 
 
 async def until_exists(server: AgentServer, name: str) -> None:
-    async with asyncio.timeout(20):
-        while not (server.root / name).exists():
-            await asyncio.sleep(0.05)
+    await until((server.root / name).exists, 20)
 
 
 async def test_a_conversation_from_elsewhere_beside_a_notebook_is_offered_and_taken_in(
@@ -110,9 +109,7 @@ async def test_a_conversation_from_elsewhere_beside_a_notebook_is_offered_and_ta
         assert (await client.get("agent/v1/binding", params=place)).json()["notes"] == []
         kernel = await here.start_kernel("a.ipynb")
         assert await run_turn(client, kernel=kernel) == come["id"]
-        async with asyncio.timeout(20):
-            while (here.root / "a.agent.json").read_bytes() == brought:
-                await asyncio.sleep(0.05)
+        await until(lambda: (here.root / "a.agent.json").read_bytes() != brought, 20)
         assert json.loads((here.root / "a.agent.json").read_bytes())["agent_kernel"]["session"]["id"] == come["id"]
         (backup,) = (here.directory / "data" / "sidecar_backups").rglob("a.agent.json")
         assert backup.read_bytes() == brought

@@ -14,7 +14,8 @@ import openai
 import pytest
 
 from tests.server import TOKEN, AgentServer, Json, followed, start_turn, text_of, wait_for_event
-from tests.tools.mcp.conftest import SERVERS, until
+from tests.tools.mcp.conftest import SERVERS
+from tests.waiting import until
 
 SCRIPT: list[Json] = [
     {"text": "", "calls": [{"name": "p_unasked", "arguments": {"n": 7}}], "when": "call it"},

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from anthropic import beta_tool
 from anthropic.resources.beta.messages import Messages
-from pydantic import BaseModel
 
+from tests.jupyter_ext.chat import Place
 from tests.server import TOKEN, AgentServer, Json, free_port
 
 PYTHON = {"name": "python", "arguments": {"code": "x = 20\nopen('a.txt', 'w').write('hi')\nprint(x + 1)"}}
@@ -63,11 +63,6 @@ PNG = base64.b64encode(b"png").decode()
 
 
 THREADS = pytest.mark.skipif(not hasattr(Messages, "thread"), reason="this version of the client has no threads")
-
-
-class Place(BaseModel):
-    city: str
-    people: int
 
 
 def client_of(server: AgentServer, **options: Any) -> anthropic.Anthropic:

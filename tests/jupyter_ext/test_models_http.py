@@ -18,19 +18,13 @@ SCRIPT = [{"text": "Hello.", "loop": True}]
 
 
 @pytest.fixture(scope="module")
-def openais(server: AgentServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=server.agent_url, api_key=TOKEN, max_retries=0) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
 def anthropics(server: AgentServer) -> Iterator[anthropic.Anthropic]:
     with anthropic.Anthropic(base_url=f"{server.url}agent", api_key=TOKEN, max_retries=0) as client:
         yield client
 
 
-def test_the_servers_own_engine_and_those_of_the_configuration_are_listed(openais: openai.OpenAI) -> None:
-    found = {model.id: model.to_dict() for model in openais.models.list()}
+def test_the_servers_own_engine_and_those_of_the_configuration_are_listed(client: openai.OpenAI) -> None:
+    found = {model.id: model.to_dict() for model in client.models.list()}
     assert {"default", "scripted", "far", "agent/default", "agent/scripted", "agent/far"} <= set(found)
     assert (found["far"]["owned_by"], found["far"]["local"]) == ("models.example.com", False)
     assert (found["default"]["status"], found["default"]["context_length"]) == ("loaded", 32768)
@@ -40,17 +34,17 @@ def test_the_servers_own_engine_and_those_of_the_configuration_are_listed(openai
 
 @pytest.mark.parametrize("name", ["default", "agent/default", "far", "agent/far"])
 def test_one_is_fetched_by_its_name_also_with_a_slash_in_it(
-    openais: openai.OpenAI, anthropics: anthropic.Anthropic, name: str
+    client: openai.OpenAI, anthropics: anthropic.Anthropic, name: str
 ) -> None:
-    assert openais.models.retrieve(name).id == name
+    assert client.models.retrieve(name).id == name
     assert anthropics.models.retrieve(name).id == name
 
 
 def test_default_is_described_as_the_engine_that_answers_and_not_as_a_model_of_the_catalog(
-    openais: openai.OpenAI,
+    client: openai.OpenAI,
 ) -> None:
-    (listed,) = (model.to_dict() for model in openais.models.list() if model.id == "default")
-    assert openais.models.retrieve("default").to_dict() == listed
+    (listed,) = (model.to_dict() for model in client.models.list() if model.id == "default")
+    assert client.models.retrieve("default").to_dict() == listed
 
 
 @pytest.mark.parametrize("name", ["Qwen/Qwen3-8B", "agent/Qwen/Qwen3-8B", "agent/scripted", "far"])
@@ -67,10 +61,10 @@ async def test_a_slash_may_come_as_it_is_or_by_its_number(server: AgentServer) -
 
 @pytest.mark.parametrize("name", ["gpt-none", "agent/gpt-none"])
 def test_what_there_is_not_is_a_404_that_both_clients_know(
-    openais: openai.OpenAI, anthropics: anthropic.Anthropic, name: str
+    client: openai.OpenAI, anthropics: anthropic.Anthropic, name: str
 ) -> None:
     with pytest.raises(openai.NotFoundError) as refused:
-        openais.models.retrieve(name)
+        client.models.retrieve(name)
     error = refused.value
     assert (error.code, error.type, error.param) == ("unknown_model", "invalid_request_error", None)
     with pytest.raises(anthropic.NotFoundError) as unknown:

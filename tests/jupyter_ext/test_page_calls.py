@@ -12,21 +12,18 @@ import pytest
 
 from tests.jupyter_ext.api.mcp.test_endpoint import client as mcp_client
 from tests.page import Page, page
+from tests.scripted import call_when
 from tests.server import AgentServer, Json, start_turn
 
 TOOLS = ["live_document", "insert_cell", "edit_cell", "delete_cell", "move_cell", "run_cells"]
 
 
-def call(name: str, when: str, /, **arguments: Any) -> Json:
-    return {"when": when, "calls": [{"name": name, "arguments": arguments}]}
-
-
 SCRIPT = [
-    call("edit_cell", "change it", cell="one", find="x = 1", replace="x = 2"),
+    call_when("change it", "edit_cell", cell="one", find="x = 1", replace="x = 2"),
     {"when": "change it", "text": "Changed."},
-    call("insert_cell", "nobody is there", source="x"),
+    call_when("nobody is there", "insert_cell", source="x"),
     {"when": "nobody is there", "text": "Then not."},
-    call("insert_cell", "from elsewhere", source="x"),
+    call_when("from elsewhere", "insert_cell", source="x"),
     {"when": "from elsewhere", "text": "Then not."},
     {"text": "Nothing.", "loop": True},
 ]

@@ -5,39 +5,37 @@ kernel.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import httpx
 import pytest
 
 from agent_kernel.notebook.display.media_bundle import BUNDLE
+from tests.scripted import call_when
 from tests.server import AgentServer, Json, follow, start_turn
-
-
-def call(name: str, when: str, /, **arguments: Any) -> Json:
-    return {"when": when, "calls": [{"name": name, "arguments": arguments}]}
-
 
 TRIED = "import pandas\nprices.append(9)\ntotal = sum(prices)\nprint('tried')\npandas.DataFrame({'total': [total]})"
 SCRIPT = [
-    call("python", "try it", code=TRIED),
-    call("python", "try it", code="1 / 0"),
+    call_when("try it", "python", code=TRIED),
+    call_when("try it", "python", code="1 / 0"),
     {"when": "try it", "text": "It would be 15."},
-    call("python", "compare", code="prices.append(1)\nprint(sum(prices))"),
-    *(call("python", "compare", code=f"prices.append(4)\nprint({label}sum(prices))") for label in ("", "'sum', ") * 3),
-    call("python", "compare", code="1 / 0"),
+    call_when("compare", "python", code="prices.append(1)\nprint(sum(prices))"),
+    *(
+        call_when("compare", "python", code=f"prices.append(4)\nprint({label}sum(prices))")
+        for label in ("", "'sum', ") * 3
+    ),
+    call_when("compare", "python", code="1 / 0"),
     {"when": "compare", "text": "It is 10."},
-    call("python", "compute", code="found = sum(prices)\nfound"),
-    call("variables", "compute"),
-    call("read_cells", "compute", cells="0"),
+    call_when("compute", "python", code="found = sum(prices)\nfound"),
+    call_when("compute", "variables"),
+    call_when("compute", "read_cells", cells="0"),
     {"when": "compute", "text": "It is 6."},
-    call("python", "sleep", code="import time\nprint('begun', flush=True)\ntime.sleep(600)"),
-    call("python", "draw", code="import matplotlib.pyplot as plt\n%matplotlib inline\nplt.plot([1, 2]);"),
+    call_when("sleep", "python", code="import time\nprint('begun', flush=True)\ntime.sleep(600)"),
+    call_when("draw", "python", code="import matplotlib.pyplot as plt\n%matplotlib inline\nplt.plot([1, 2]);"),
     {"when": "draw", "text": "Drawn."},
-    call("python", "die", code="import os\nos.kill(os.getpid(), 9)"),
-    call("python", "afterwards", code="'found' in globals()"),
+    call_when("die", "python", code="import os\nos.kill(os.getpid(), 9)"),
+    call_when("afterwards", "python", code="'found' in globals()"),
     {"when": "afterwards", "text": "Gone."},
-    call("python", "begin another", code="get_ipython().run_cell_magic('agent', '', 'from inside')"),
+    call_when("begin another", "python", code="get_ipython().run_cell_magic('agent', '', 'from inside')"),
     {"when": "begin another", "text": "Refused."},
     {"when": "rain", "text": "Told."},
     {"text": "Nothing.", "loop": True},

@@ -4,7 +4,6 @@ there.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import shutil
@@ -15,6 +14,7 @@ import pytest
 
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
+from tests.waiting import until
 
 PLACE = {"path": "a.ipynb"}
 BESIDE = "agent/v1/beside"
@@ -23,9 +23,7 @@ SCRIPT = [CALL, {"text": "hi", "loop": True}]
 
 
 async def until_exists(path: Path) -> None:
-    async with asyncio.timeout(20):
-        while not path.exists():
-            await asyncio.sleep(0.05)
+    await until(path.exists, 20)
 
 
 async def run_turn(server: AgentServer, client: httpx.AsyncClient, prompt: str) -> str:

@@ -16,6 +16,7 @@ import pytest
 from openai.types import chat, conversations
 from pydantic import TypeAdapter
 
+from tests.jupyter_ext.chat import said
 from tests.server import TOKEN, AgentServer, Json
 
 SOURCE = "open('out.csv', 'w').write('a'); print(6 * 7)"
@@ -48,10 +49,6 @@ SCHEMA: Json = {
 }
 FUNCTION: Json = {"name": "weather", "description": "Tells it.", "parameters": SCHEMA, "strict": True}
 PICTURE = f"data:image/png;base64,{DOT}"
-
-
-def said(text: str) -> list[Json]:
-    return [{"role": "user", "content": text}]
 
 
 CHAT: dict[str, Json] = {

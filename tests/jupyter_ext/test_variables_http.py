@@ -6,23 +6,19 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.jupyter_ext.conftest import ServerFactory
+from tests.scripted import call_when
 from tests.server import followed, start_turn
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 
 
-def python(code: str, when: str) -> dict[str, Any]:
-    return {"text": "", "calls": [{"name": "python", "arguments": {"code": code}}], "when": when}
-
-
 SCRIPT = [
-    python("monthly = {'jan': [1, 2.5]}\nopen('monthly.csv', 'w').write('x')", "compute"),
-    python("import os\nos._exit(3)", "crash"),
+    call_when("compute", "python", code="monthly = {'jan': [1, 2.5]}\nopen('monthly.csv', 'w').write('x')"),
+    call_when("crash", "python", code="import os\nos._exit(3)"),
     {"text": "done", "loop": True},
 ]
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from tests.notebook.notebook import Notebook
+from tests.scripted import call_when
 
 TRAITS = {"tools": "functions"}
 
 
-def call(name: str, when: str, /, **arguments: Any) -> dict[str, Any]:
-    return {"when": when, "calls": [{"name": name, "arguments": arguments}]}
-
-
 SCRIPT = [
-    call("price", "what does it cost", item="tea", unit="cent", n=3),
+    call_when("what does it cost", "price", item="tea", unit="cent", n=3),
     {"when": "what does it cost", "text": "750 cents."},
-    call("price", "what does nonsense cost", item="tea", unit="pound"),
+    call_when("what does nonsense cost", "price", item="tea", unit="pound"),
     {"when": "what does nonsense cost", "text": "I do not know."},
-    call("buy", "buy it", item="tea"),
+    call_when("buy it", "buy", item="tea"),
     {"when": "buy it", "text": "Bought."},
     {"when": "say nothing", "text": "Nothing.", "loop": True},
 ]

@@ -20,7 +20,8 @@ from agent_kernel.sessions.stored_annotations import StoredAnnotations
 from agent_kernel.turn.redacted_events import RedactedEvents
 from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
 from tests.permissions.asking import LIVE, Asked, gate
-from tests.turns import KEY, Recorder, agent, python
+from tests.scripted import python
+from tests.turns import KEY, Recorder, agent
 
 EDITABLE = replace(LIVE, editable="code")
 SECRET = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH"

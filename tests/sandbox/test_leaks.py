@@ -16,6 +16,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
 from tests.sandbox.conftest import Make, children
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 CALLS = 1_000
@@ -46,9 +47,7 @@ def count_resources() -> tuple[int, int, int]:
 async def until_resources(wanted: tuple[int, int, int]) -> None:
     """Wait until this process has no more than that: what was killed may end a moment later."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(20):
-            while count_resources() != wanted:
-                await asyncio.sleep(0.05)
+        await until(lambda: count_resources() == wanted, 20)
     assert count_resources() == wanted
 
 

@@ -21,8 +21,9 @@ from agent_kernel.turn import turn_writer as sessions_ledger
 from agent_kernel.turn.agent import TurnRequest
 from agent_kernel.turn.agent_options import TurnServices
 from agent_kernel.turn.turn_writer import TurnWriter
+from tests.scripted import python
 from tests.sessions.faulty import FaultyStore, When
-from tests.turns import KEY, CancelledAt, Recorder, agent, python
+from tests.turns import KEY, CancelledAt, Recorder, agent
 
 SCRIPT: Sequence[Mapping[str, Any]] = [
     {"text": "let me see", "calls": [python("a"), python("b")]},

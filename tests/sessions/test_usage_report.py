@@ -17,7 +17,8 @@ from agent_kernel.sessions.usage_report import CallTally, account
 from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.compaction import Compactor
 from agent_kernel.turn.turn_writer import TurnWriter
-from tests.turns import KEY, Recorder, python
+from tests.scripted import python
+from tests.turns import KEY, Recorder
 
 NOON = 1_750_000_000.0
 DAY = 86_400.0

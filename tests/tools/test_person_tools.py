@@ -18,6 +18,7 @@ from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.server_runtime import Runtime
 from tests.core.net.web import says, served
+from tests.scripted import call
 from tests.turns import KEY, stored
 
 OWN = "tests.tools.own_functions"
@@ -41,10 +42,6 @@ async def turn(
         return told, [tool.name for tool in engine.requests[0].tools]
     finally:
         await made.aclose()
-
-
-def call(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"name": name, "arguments": arguments}
 
 
 async def test_functions_of_the_configuration_run_in_a_turn_and_effects_ask(tmp_path: Path) -> None:

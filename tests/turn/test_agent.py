@@ -20,7 +20,8 @@ from agent_kernel.turn.agent_options import TurnServices
 from agent_kernel.turn.history import LOST
 from agent_kernel.turn.observers import SessionObserver
 from agent_kernel.turn.turn_writer import TurnWriter
-from tests.turns import KEY, CancelledAt, Recorder, agent, python, stored, types
+from tests.scripted import python
+from tests.turns import KEY, CancelledAt, Recorder, agent, stored, types
 
 
 async def test_an_answer_without_tools_is_saved_and_returned() -> None:

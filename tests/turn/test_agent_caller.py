@@ -9,7 +9,8 @@ from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result
 from agent_kernel.core.protocols import Sampling, ToolSpec
 from agent_kernel.tools.base.caller_tools import AWAITED
 from agent_kernel.turn.agent import TurnRequest
-from tests.turns import Recorder, agent, python, stored
+from tests.scripted import python
+from tests.turns import Recorder, agent, stored
 
 WEATHER = ToolSpec("weather", "Tells it.", {"type": "object"}, kind="function", where="caller", source="external")
 ASK = {"name": "weather", "arguments": {"city": "Ulm"}}

@@ -18,7 +18,8 @@ from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn.agent import Agent, TurnRequest
-from tests.turns import KEY, Recorder, python
+from tests.scripted import python
+from tests.turns import KEY, Recorder
 
 CAT = Media.of("image/png", b"a cat")
 PLOT = Media.of("image/png", b"a plot")

@@ -23,7 +23,8 @@ from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.context import INSTRUCTIONS
 from agent_kernel.turn.history import LOST
-from tests.turns import KEY, CancelledAt, Recorder, agent, python, stored
+from tests.scripted import python
+from tests.turns import KEY, CancelledAt, Recorder, agent, stored
 
 u1, a1, u2, a2 = user("u1"), assistant("a1"), user("u2"), assistant("a2")
 OK = [{"text": "ok", "loop": True}]

@@ -15,6 +15,7 @@ from agent_kernel.core.shielded_await import await_uncancelled
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.turn_writer import TurnWriter
 from tests.turns import KEY
+from tests.waiting import until
 
 OWNER = """
 import dataclasses, json
@@ -99,8 +100,7 @@ async def test_a_lease_is_kept_while_the_turn_runs() -> None:
     await store.create(KEY)
     opened = await TurnWriter(store, heartbeat_s=0.01).begin(Turn("t1", KEY))
     async with opened, asyncio.timeout(20):
-        while beats < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: beats >= 2)
     seen = beats
     await asyncio.sleep(0.05)
     assert beats <= seen + 1

@@ -22,7 +22,8 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn import voting_engine
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.voting_engine import ROUNDS
-from tests.turns import KEY, SCHEMA, python, stored
+from tests.scripted import python
+from tests.turns import KEY, SCHEMA, stored
 
 Script = Sequence[Mapping[str, Any]]
 SAMPLES = ROUNDS["thorough"][0]

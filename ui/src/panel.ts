@@ -4,12 +4,13 @@ import { h, render } from "preact";
 import { Conversation } from "./conversation/conversation";
 import type { PanelHost } from "./conversation/panelContext";
 import { BrowserPreferences } from "./conversation/browserPreferences";
-import { setTranslation } from "./translation/translation";
+import { setTranslation, trans } from "./translation/translation";
 import { NotebookReviews } from "./review/notebookReviews";
-import { openTurn } from "./view/openTurn";
 import { Panel } from "./view/Panel";
 import "./view/panel.css";
 import "./view/lab.css"; // the few rules for JupyterLab's side bar are part of the panel's style sheet
+
+const MAX_PAGES = 20;
 
 export { signal } from "@preact/signals";
 export { ServerTransport } from "./transport/server";
@@ -53,4 +54,21 @@ export function reviewInNotebook(
     host.show?.();
     void openTurn(element, conversation, turn);
   });
+}
+
+/** Shows a turn in the panel and moves the focus to it. Earlier turns are loaded until it is there. */
+async function openTurn(panel: HTMLElement, conversation: Conversation, turn: string): Promise<void> {
+  const isLoaded = () => conversation.entries.value.some((entry) => entry.id === turn);
+  for (let page = 0; page < MAX_PAGES && !isLoaded() && conversation.older.value; page++)
+    await conversation.loadOlder();
+  if (!isLoaded()) {
+    conversation.message.value = trans.__(
+      "The conversation that is shown does not have this turn. It may be part of an earlier one of this notebook.",
+    );
+    return;
+  }
+  await new Promise((resolve) => setTimeout(resolve)); // until the page has the turns that were loaded
+  const element = panel.querySelector<HTMLElement>(`.ak-turn[data-turn="${CSS.escape(turn)}"]`);
+  element?.scrollIntoView({ block: "start" });
+  element?.focus({ preventScroll: true });
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from agent_kernel.core.errors import AgentKernelError, EngineError
@@ -14,7 +13,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint
 HIDDEN = "[key]"
 
 
-def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
+def key_of(endpoint: Endpoint) -> str:
     """Return the API key of a server; empty if the configuration names none. Raises EngineError if the named key does
     not exist or cannot be sent in a header."""
     if endpoint.api_key_keyring:
@@ -22,7 +21,7 @@ def key_of(endpoint: Endpoint, env: Mapping[str, str] = os.environ) -> str:
     elif endpoint.api_key_file:
         key = _from_file(Path(endpoint.api_key_file).expanduser())
     elif endpoint.api_key_env:
-        key = env.get(endpoint.api_key_env, "").strip()
+        key = os.environ.get(endpoint.api_key_env, "").strip()
     else:
         return ""
     if not key:

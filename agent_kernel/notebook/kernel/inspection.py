@@ -93,13 +93,13 @@ def executions(shell: Any, history: Any, numbers: tuple[int, ...] = (), chars: i
     return _shorten("\n\n".join(described), chars)
 
 
-def last_error(shell: Any, history: Any, chars: int = CHARS) -> str:
+def last_error(shell: Any, history: Any) -> str:
     """Describe the user's last failed cell with its traceback."""
     failure = history.failure if history is not None else _last_failure(shell)
-    return describe_failure(failure, chars) if failure else "No cell has failed since the kernel was started."
+    return describe_failure(failure, CHARS) if failure else "No cell has failed since the kernel was started."
 
 
-def describe_failure(failure: tuple[int, str, str, str], chars: int = CHARS) -> str:
+def describe_failure(failure: tuple[int, str, str, str], chars: int) -> str:
     """Describe a failed cell. ``failure`` is (execution number, cell name, source, traceback)."""
     number, cell, source, traceback_text = failure
     place = f"In[{number}]" + (f" (cell {cell})" if cell else "")

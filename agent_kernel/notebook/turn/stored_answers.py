@@ -48,9 +48,8 @@ class StoredAnswers:
     no cell ids, the first cell with a prompt gets the first answer to this prompt, the second cell the second, and so
     on."""
 
-    def __init__(self, shell: Any, env: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, shell: Any) -> None:
         self._shell = shell
-        self._env = env
         self._occurrences: Counter[str] = Counter()
         self._cache: dict[Path, tuple[tuple[int, int], SidecarDocument]] = {}
 
@@ -58,7 +57,7 @@ class StoredAnswers:
     def is_on(self) -> bool:
         """Whether cells show stored answers and ask no model. Raises AgentError if AGENT_KERNEL_MODE has an unknown
         value."""
-        mode = self._env.get(MODE, "")
+        mode = os.environ.get(MODE, "")
         if mode not in ("", "replay", "off"):
             raise AgentError(f"{MODE} must be replay or off, not {mode[:40]!r}.")
         return bool(mode)
@@ -68,13 +67,13 @@ class StoredAnswers:
 
         If there is no answer, raises AgentError, or returns None if AGENT_KERNEL_REPLAY_MISSING is "tell". Also returns
         None in the mode ``off``."""
-        if self._env.get(MODE) == "off":
+        if os.environ.get(MODE) == "off":
             self._tell(OFF)
             return None
         try:
             document, turn = self._find_answer(prompt, cell)
         except AgentError as missing:
-            if self._env.get(MISSING, "fail") != "tell":
+            if os.environ.get(MISSING, "fail") != "tell":
                 raise
             self._tell(str(missing))
             return None
@@ -104,11 +103,11 @@ class StoredAnswers:
     def _files(self) -> list[Path]:
         """Return the file that the environment names; else the sidecar of the notebook; else all sidecars in the
         working directory."""
-        if configured := self._env.get(FILE):
+        if configured := os.environ.get(FILE):
             return [Path(configured).expanduser()]
         names = [
             str(self._shell.user_ns.get("__vsc_ipynb_file__", "")),
-            *(self._env.get(name, "") for name in NOTEBOOKS),
+            *(os.environ.get(name, "") for name in NOTEBOOKS),
         ]
         for name in filter(None, names):
             beside = Path(name).with_suffix(SUFFIX)

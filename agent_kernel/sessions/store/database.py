@@ -26,8 +26,7 @@ from agent_kernel.core.errors import AgentKernelError, StoreCorrupt, StoreError,
 from agent_kernel.core.shielded_await import await_uncancelled, wake_together
 from agent_kernel.sessions import shared_disk
 from agent_kernel.sessions.blob_files import BlobFiles, StoreConnection
-from agent_kernel.sessions.store import journal_mode, read_only_file, schema_migration
-from agent_kernel.sessions.store.disk_reserve import DiskReserve
+from agent_kernel.sessions.store import database_file, schema_migration
 from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.tables import blobs
 
@@ -87,7 +86,7 @@ class Database:
         self._serving = False
         self._closing: Future[None] | None = None
         self._presence = MovedStoreCheck(path or directory, self.name)
-        self._reserve = None if path is None else DiskReserve(path)
+        self._reserve = None if path is None else database_file.DiskReserve(path)
 
     async def read(self, work: Callable[[sqlite3.Connection], T], *namespaces: str) -> T:
         """Run ``work`` in a read transaction: it sees one consistent state of the file. ``work`` uses rows of
@@ -276,12 +275,12 @@ class Database:
         self._empty_journal()
         self._close()
         # A file that this process cannot write is opened again for each call, because another machine may change it.
-        self._read_only = self.path is not None and read_only_file.is_read_only(self.path)
+        self._read_only = self.path is not None and database_file.is_read_only(self.path)
         connection = self._connect()
         connection.files = self._files
         try:
             if self.path is not None and not self._read_only:
-                journal_mode.configure(
+                database_file.configure_journal(
                     connection,
                     shared=shared_disk.is_shared_disk(self.path),
                     durable=self._durable,
@@ -303,7 +302,7 @@ class Database:
 
     def _connect(self) -> StoreConnection:
         if self.path is not None and self._read_only:
-            return read_only_file.connect(self.path, self.name)
+            return database_file.connect_read_only(self.path, self.name)
         if self.path is not None:
             self._make_file(self.path)
         place = self.path or ":memory:"

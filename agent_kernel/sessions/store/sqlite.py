@@ -31,9 +31,7 @@ from agent_kernel.core.session_tree import SessionSnapshot
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.store.database import Database
-from agent_kernel.sessions.store.sqlite_file_store import SqliteFiles
-from agent_kernel.sessions.store.sqlite_grant_store import SqliteGrants
-from agent_kernel.sessions.store.sqlite_maintenance import SqliteMaintenance
+from agent_kernel.sessions.store.sqlite_parts import SqliteFiles, SqliteGrants, SqliteMaintenance
 from agent_kernel.sessions.tables import (
     bindings,
     branches,

@@ -33,15 +33,6 @@ SCRIPT: list[dict[str, Any]] = [
 TERMINAL = {"TERM": "xterm", "COLUMNS": "80"}
 
 
-@pytest.fixture
-def scripted(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(SCRIPT))
-    monkeypatch.setenv("AGENT_KERNEL_ENGINE", "scripted")
-    monkeypatch.setenv("AGENT_KERNEL_SCRIPT", str(script))
-    return command
-
-
 def test_the_closing_answer_alone_goes_to_stdout_and_what_ran_to_stderr(scripted: Command) -> None:
     ended = scripted("ask", "six times seven")
     assert (ended.status, ended.out) == (0, "The answer is \ufffd[31m42.\n")

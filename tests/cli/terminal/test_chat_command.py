@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,15 +65,6 @@ class Terminal:
             self.process.kill()
             self.process.wait()
         os.close(self._ours)
-
-
-@pytest.fixture
-def scripted(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(SCRIPT))
-    monkeypatch.setenv("AGENT_KERNEL_ENGINE", "scripted")
-    monkeypatch.setenv("AGENT_KERNEL_SCRIPT", str(script))
-    return command
 
 
 @pytest.fixture

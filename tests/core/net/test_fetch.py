@@ -16,6 +16,7 @@ from agent_kernel.core.net import fetch
 from agent_kernel.core.net.fetch import FILE, Fetcher, FetchLimits
 from agent_kernel.core.net.guard import Guard
 from tests.core.net.web import Answer, Web, drips, floods, moved, says, says_nothing, served
+from tests.waiting import until
 
 
 def fetcher(web: Web, *more: str) -> Fetcher:
@@ -270,9 +271,7 @@ async def test_many_fetches_leave_no_descriptor_and_no_thread() -> None:
             for path in ("/big", "/gone"):
                 with pytest.raises(FetchFailed):
                     await one.get(web.url(path), FetchLimits(bytes=1_000))
-        async with asyncio.timeout(20):
-            while any(now > then for now, then in zip(count_resources(), before, strict=True)):
-                await asyncio.sleep(0.01)
+        await until(lambda: not any(now > then for now, then in zip(count_resources(), before, strict=True)), 20)
 
 
 async def _read(pieces: AsyncIterator[bytes], sizes: list[int]) -> None:

@@ -7,13 +7,11 @@ import json
 import logging
 import pickle
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import keyring
 import pytest
-from keyring.backend import KeyringBackend
 
 from agent_kernel.core.errors import AgentKernelError, EngineError
 from agent_kernel.core.session import SessionKey
@@ -21,6 +19,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn.agent import Agent
+from tests.engines.conftest import Drawer
 from tests.engines.openai_api.talk import ask, text_of
 from tests.engines.openai_api.wire_server import HELLO, Reply, WireServer, delta, dropped, sse, status
 
@@ -31,33 +30,6 @@ SECRET = "sk-do-not-tell-anybody"
 def key(monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("A_KEY", f" {SECRET}\n")
     return "A_KEY"
-
-
-class Drawer(KeyringBackend):
-    """A system keyring in memory."""
-
-    priority = 1
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # of keyring
-        self.kept: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, username: str) -> str | None:
-        return self.kept.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
-
-    def delete_password(self, service: str, username: str) -> None:
-        del self.kept[service, username]
-
-
-@pytest.fixture
-def drawer() -> Iterator[Drawer]:
-    before = keyring.get_keyring()
-    keyring.set_keyring(drawer := Drawer())
-    yield drawer
-    keyring.set_keyring(before)
 
 
 async def test_a_key_is_sent_as_its_header(key: str) -> None:

@@ -28,6 +28,7 @@ from tests.engines.openai_api.wire_server import (
     sse,
     status,
 )
+from tests.waiting import until
 
 BUSY = status(503, {"error": {"message": "loading"}}, Retry_After="0.01")
 WHOLE = {"name": "python", "arguments": '{"code": "1"}'}
@@ -337,8 +338,7 @@ async def test_a_cancelled_request_leaves_nothing_behind(reply: Reply) -> None:
     async with WireServer([reply]) as server:
         engine = OpenAIEngine(Endpoint(server.url, "m", context_length=9, tries=100))
         task = asyncio.create_task(ask(engine))
-        while not server.chats:
-            await asyncio.sleep(0.01)
+        await until(lambda: server.chats)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -21,6 +21,7 @@ from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.session import SessionKey
 from jupyter_ext.notebooks.attached_notebook import LiveKernel, inspection_expression
 from jupyter_ext.notebooks.kernel_jobs import KernelJobs
+from tests.waiting import until
 
 PATIENCE_S = 60.0
 
@@ -50,9 +51,7 @@ class Desk:
                 await asyncio.sleep(0.1)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE_S):
-            while not condition():
-                await asyncio.sleep(0.02)
+        await until(condition, PATIENCE_S)
 
     @property
     def printed(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from agent_kernel.core.settings import Settings
 from jupyter_ext.push.model_downloads import ModelDownload, ModelDownloads
+from tests.waiting import until
 
 SETTINGS = Settings()
 
@@ -73,8 +74,7 @@ async def test_a_stopping_server_ends_the_download_and_its_readers(tmp_path: Pat
     )
     pulls = ModelDownloads(SETTINGS, command(tmp_path, f"{body}time.sleep(600)"))
     reader = asyncio.create_task(read_progress(pulls.start("tiny")))
-    while not pids.exists() or not pids.read_text():
-        await asyncio.sleep(0.02)
+    await until(lambda: pids.exists() and pids.read_text())
     await pulls.aclose()
     assert (await reader)[-1]["stage"] == "failed"
     assert not Path(f"/proc/{pids.read_text()}").exists()

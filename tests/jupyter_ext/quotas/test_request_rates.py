@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.log.message_bus import EventCount, EventCounter
 from jupyter_ext.quotas.request_rates import LocalRates, RequestRates, SharedRates
 from jupyter_ext.quotas.spending_rows import QuotaAccount
 from jupyter_ext.turns.server_link import ServerLink
-from tests.sessions.log.memory_bus import MemoryBus
+from tests.sessions.log.memory_bus import MemoryBus, WatchedBus
 
 ADA, TOKEN, BOB = QuotaAccount("ada"), QuotaAccount("ada", "secret-name"), QuotaAccount("bob")
-
-
-class WatchedBus(MemoryBus):
-    """A bus that counts its calls and can be unreachable."""
-
-    is_away = False
-    calls = 0
-
-    def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
-        self.calls += 1
-        if self.is_away:
-            raise StoreError("the database is away", hint="Try again.")
-        return super().count_event(event, counters, window_s)
 
 
 @asynccontextmanager

@@ -4,40 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
 from agent_kernel.core.errors import StoreError
-from agent_kernel.sessions.log.message_bus import EventCount, EventCounter
+from agent_kernel.sessions.log.message_bus import EventCount
 from jupyter_ext.quotas import turn_slots
 from jupyter_ext.quotas.spending_rows import QuotaAccount
 from jupyter_ext.quotas.turn_slots import LocalSlots, SharedSlots, TurnSlots
 from jupyter_ext.turns.server_link import ServerLink
-from tests.sessions.log.memory_bus import MemoryBus
+from tests.sessions.log.memory_bus import MemoryBus, WatchedBus
 
 ADA, TOKEN, BOB = QuotaAccount("ada"), QuotaAccount("ada", "secret-name"), QuotaAccount("bob")
 ACCOUNTS = {"ada": ADA, "token": TOKEN, "bob": BOB}
-
-
-class WatchedBus(MemoryBus):
-    """Counts its calls, and can be away."""
-
-    is_away = False
-    calls = 0
-
-    def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
-        self.calls += 1
-        if self.is_away:
-            raise StoreError("the database is away", hint="Try again.")
-        return super().count_event(event, counters, window_s)
-
-    def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
-        self.calls += 1
-        if self.is_away:
-            raise StoreError("the database is away", hint="Try again.")
-        super().renew_events(counted, window_s)
 
 
 @asynccontextmanager

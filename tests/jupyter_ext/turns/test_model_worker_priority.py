@@ -7,8 +7,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import pytest
 from agent_kernel.core.settings import Settings
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.model("tiny"),
@@ -26,13 +25,6 @@ pytestmark = [
     ),
 ]
 COMPUTE = "import time; time.sleep(6)"
-
-
-async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
 
 
 def worker_of(server: AgentServer) -> int:

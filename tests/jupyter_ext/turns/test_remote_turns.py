@@ -26,6 +26,7 @@ from jupyter_ext.turns.server_link import ServerLink
 from jupyter_ext.turns.turn_control import TurnControl
 from tests.jupyter_ext.quotas.test_limits import Server, ended
 from tests.sessions.log.memory_bus import MemoryBus
+from tests.waiting import until
 
 SLOW = {"text": "word " * 40, "deltas": 40, "delay": 0.01, "when": "slow", "loop": True}
 HANG = {"text": "It begins", "fault": "hang", "when": "hang", "loop": True}
@@ -177,8 +178,7 @@ async def test_events_that_were_lost_on_the_way_are_sent_again(tmp_path: Path, m
         copy = await made.there.find("ada", turn.id)
         while copy is None:
             copy = await made.there.find("ada", turn.id)
-        while turn.running:
-            await asyncio.sleep(0.05)
+        await until(lambda: not turn.running)
         made.bus.drops = lambda post: False
         assert text_of(await read(copy.log)) == SLOW["text"]
 
@@ -225,8 +225,7 @@ async def test_a_turn_whose_server_died_ends_as_the_store_says_and_keeps_its_num
         turn = await made.one.start("hang", session="s")
         copy = await made.there.find("ada", turn.id)
         assert copy is not None
-        while copy.log.head < 3:
-            await asyncio.sleep(0.01)
+        await until(lambda: copy.log.head >= 3)
         before = [*copy.log.since(0)]
         made.die()
         await asyncio.sleep(0.5)

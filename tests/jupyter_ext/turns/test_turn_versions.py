@@ -20,7 +20,8 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from jupyter_ext.turns.turn_versions import ASKED, TurnVersions, fingerprint
-from tests.turns import CancelledAt, Recorder, python
+from tests.scripted import python
+from tests.turns import CancelledAt, Recorder
 
 KEY = SessionKey("local", "s")
 

@@ -29,6 +29,7 @@ from agent_kernel.turn.agent_options import TurnServices
 from jupyter_ext.turns.event_log import EventLog
 from jupyter_ext.turns.stored_events import read_window
 from jupyter_ext.turns.turns import LiveTurn, TurnSpec
+from tests.waiting import until
 
 KEY = SessionKey("local", "s")
 SCHEMA: Mapping[str, Any] = {"type": "object", "properties": {"say": {"type": "string"}}}
@@ -153,8 +154,7 @@ async def test_what_a_person_decided_is_shown_again_and_asked_nobody() -> None:
     store, approvals = MemoryStore(), Approvals()
 
     async def answer() -> None:
-        while not approvals.waiting:
-            await asyncio.sleep(0.01)
+        await until(lambda: approvals.waiting)
         await approvals.answer("local", approvals.waiting[0].question.id, Answer("deny", message="not now"))
 
     call = {"name": "live", "arguments": {"say": "hello"}}

@@ -10,8 +10,9 @@ import pytest
 from agent_kernel.notebook.draft import jail
 from agent_kernel.notebook.draft.apply_draft import marked_names
 from agent_kernel.notebook.kernel.python_syntax import loop_names
-from tests.notebook.draft.test_draft import FOR_REAL, KEEP, python, told, value
+from tests.notebook.draft.test_draft import FOR_REAL, KEEP, told, value
 from tests.notebook.notebook import Notebook
+from tests.scripted import python_when
 
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing())
 
@@ -26,21 +27,23 @@ COUNT = "print(__import__('sqlite3').connect('sales.db').execute('SELECT count(*
 APPEND = "line = 'one'\nwith open('log.txt', 'a') as log:\n    log.write(line)"
 
 SCRIPT = [
-    *python("insert a row", INSERT),
-    *python("append to the log", APPEND),
-    *python("append when told twice", APPEND.replace("log.txt", "twice.txt"), APPEND.replace("log.txt", "twice.txt")),
-    *python(
+    *python_when("insert a row", INSERT),
+    *python_when("append to the log", APPEND),
+    *python_when(
+        "append when told twice", APPEND.replace("log.txt", "twice.txt"), APPEND.replace("log.txt", "twice.txt")
+    ),
+    *python_when(
         "build before it is written", "parts = ['a']", "parts.append('b')", "open('parts.txt', 'a').write(str(parts))"
     ),
-    *python("that fails at its end", "broken = [1]\nbroken[5]"),
-    *python("fails first and works then", "broken = [1]\nbroken[5]", "mended = [1]\nmended[0]"),
-    *python("the penguins of penguins.csv", "penguins = [1, 2]\nmean = 1.5\nprint(mean)"),
-    *python("print each one", "for month in ['a', 'b']:\n    print(month)"),
-    *python("draw with matplotlib", "fig, ax = 1, 2"),
-    *python("sleep and append", "import time\ntime.sleep(0.4)\nopen('slow.txt', 'a').write('x')"),
-    *python("sleep live", "import time\ntime.sleep(0.4)"),
-    *python("as train and test", "train, test = [1], [2]"),
-    *python("raise the rain", "rain = rain + 1"),
+    *python_when("that fails at its end", "broken = [1]\nbroken[5]"),
+    *python_when("fails first and works then", "broken = [1]\nbroken[5]", "mended = [1]\nmended[0]"),
+    *python_when("the penguins of penguins.csv", "penguins = [1, 2]\nmean = 1.5\nprint(mean)"),
+    *python_when("print each one", "for month in ['a', 'b']:\n    print(month)"),
+    *python_when("draw with matplotlib", "fig, ax = 1, 2"),
+    *python_when("sleep and append", "import time\ntime.sleep(0.4)\nopen('slow.txt', 'a').write('x')"),
+    *python_when("sleep live", "import time\ntime.sleep(0.4)"),
+    *python_when("as train and test", "train, test = [1], [2]"),
+    *python_when("raise the rain", "rain = rain + 1"),
     {"text": "ok", "loop": True},
 ]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from agent_kernel.notebook.draft import jail
 from tests.notebook.notebook import Notebook
+from tests.scripted import python_when
 
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing())
 
@@ -29,57 +29,54 @@ display(HTML('<table><tr onclick="x()"><td>safe</td></tr></table><img src=https:
 display(Javascript('alert(1)'))"""
 
 
-def python(when: str, *codes: str, text: str = "Done.") -> list[dict[str, Any]]:
-    calls = [{"when": when, "calls": [{"name": "python", "arguments": {"code": code}}]} for code in codes]
-    return [*calls, {"when": when, "text": text}]
-
-
 SCRIPT = [
-    *python("plot df by month", "df.groupby('month').rain.mean().plot()"),
-    *python("save the monthly means", "monthly = df.groupby('month').rain.mean().to_frame()\nmonthly"),
-    *python(
+    *python_when("plot df by month", "df.groupby('month').rain.mean().plot()"),
+    *python_when("save the monthly means", "monthly = df.groupby('month').rain.mean().to_frame()\nmonthly"),
+    *python_when(
         "in two steps", "part = df.rain * 2", "whole = part.sum()\nprint('whole', whole)", "print('no need of it')"
     ),
-    *python("and say no", "refused = 1"),
-    *python("add a column", "df['double'] = df.rain * 2"),
-    *python("think of a wet column", "df['wet'] = df.rain > 1"),
-    *python("count the wet of df", "print(df.wet.sum())"),
-    *python("lone thing", "single = 20"),
-    *python("first thing", "base = 20"),
-    *python("second thing, as top", "top = base + 1\nprint('top', top)"),
-    *python("an old thing", "old = df.rain.sum()"),
-    *python("write it down", "table = df.rain * 3", "table.to_csv('table.csv')\nprint('written')"),
-    *python("write nothing", "open('nothing.txt', 'w')"),
-    *python("half done twice", *["halved = 21\nhalved / 0"] * 2),
-    *python(
+    *python_when("and say no", "refused = 1"),
+    *python_when("add a column", "df['double'] = df.rain * 2"),
+    *python_when("think of a wet column", "df['wet'] = df.rain > 1"),
+    *python_when("count the wet of df", "print(df.wet.sum())"),
+    *python_when("lone thing", "single = 20"),
+    *python_when("first thing", "base = 20"),
+    *python_when("second thing, as top", "top = base + 1\nprint('top', top)"),
+    *python_when("an old thing", "old = df.rain.sum()"),
+    *python_when("write it down", "table = df.rain * 3", "table.to_csv('table.csv')\nprint('written')"),
+    *python_when("write nothing", "open('nothing.txt', 'w')"),
+    *python_when("half done twice", *["halved = 21\nhalved / 0"] * 2),
+    *python_when(
         "rename the column",
         "df.rename(columns={'rain': 'mm'}, inplace=True)\ntown = 'Ulm'\ndf.rain.sum()",
         "print(list(df), 'town' in globals())",
         "df = df.rename(columns={'rain': 'mm'})\ntotal_mm = df.mm.sum()\nprint(total_mm)",
     ),
-    *python("lose the process", "steady = 20", "import os\nsteady = 0\nos._exit(3)", "print('steady', steady)"),
-    *python("break the page", XSS),
-    *python("with a shell line", "!echo from the shell\nlisted = !echo in a list\nprint(listed)\n%timeit -n1 -r1 0"),
-    *python("a long sleep", "import time\nprint('begun')\ntime.sleep(60)")[:1],
+    *python_when("lose the process", "steady = 20", "import os\nsteady = 0\nos._exit(3)", "print('steady', steady)"),
+    *python_when("break the page", XSS),
+    *python_when(
+        "with a shell line", "!echo from the shell\nlisted = !echo in a list\nprint(listed)\n%timeit -n1 -r1 0"
+    ),
+    *python_when("a long sleep", "import time\nprint('begun')\ntime.sleep(60)")[:1],
     {"when": "a long sleep", "text": "Slept " * 50, "deltas": 50, "delay": 0.2},
-    *python("end the process", "import os\nos._exit(3)"),
-    *python("nobody there", "alone = 6 * 7\nprint(alone)"),
-    *python("with copies", "print(df.rain.sum(), word)"),
-    *python("too large", "print('big' in globals())"),
-    *python(
+    *python_when("end the process", "import os\nos._exit(3)"),
+    *python_when("nobody there", "alone = 6 * 7\nprint(alone)"),
+    *python_when("with copies", "print(df.rain.sum(), word)"),
+    *python_when("too large", "print('big' in globals())"),
+    *python_when(
         "in the box", "boxed = df.rain.tolist()\nimport numpy as np\ngrid = np.arange(6).reshape(2, 3)\nodd = object()"
     ),
-    *python("rebuilt in the sandbox", "kept = [1, 2]\nopen('a.txt', 'w').close()"),
-    *python("so `denied_one` stays", "denied_one = 1"),
-    *python("so it cannot write", "open('denied.txt', 'w')"),
-    *python("look around the server", LOOK),
-    *python("print the town", "print(town)"),
-    *python("print the town", "print(town)"),
-    *python("ask first", "asked_for = 1"),
-    *python("compare programs", "print(7)", *["lost = 1\nprint(9)"] * 4, "print(8)", "1 / 0", "print(9.0)"),
-    *python("compare close programs", "print('<b>7</b>')", *["print(9)"] * 5, *["print('<b>7</b>')"] * 2),
-    *python("compare and make best", "best = 1", *["best = 3"] * 6, "other = 3"),
-    *python("for the run all", "kept_one = 11"),
+    *python_when("rebuilt in the sandbox", "kept = [1, 2]\nopen('a.txt', 'w').close()"),
+    *python_when("so `denied_one` stays", "denied_one = 1"),
+    *python_when("so it cannot write", "open('denied.txt', 'w')"),
+    *python_when("look around the server", LOOK),
+    *python_when("print the town", "print(town)"),
+    *python_when("print the town", "print(town)"),
+    *python_when("ask first", "asked_for = 1"),
+    *python_when("compare programs", "print(7)", *["lost = 1\nprint(9)"] * 4, "print(8)", "1 / 0", "print(9.0)"),
+    *python_when("compare close programs", "print('<b>7</b>')", *["print(9)"] * 5, *["print('<b>7</b>')"] * 2),
+    *python_when("compare and make best", "best = 1", *["best = 3"] * 6, "other = 3"),
+    *python_when("for the run all", "kept_one = 11"),
     {"text": "ok", "loop": True},
 ]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.notebook.draft import jail
-from tests.notebook.draft.test_draft import python, told
+from tests.notebook.draft.test_draft import told
 from tests.notebook.notebook import Notebook
+from tests.scripted import python_when
 
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing())
 
@@ -21,14 +22,14 @@ def old_way():
 """
 
 SCRIPT = [
-    *python("change it and fail", "df['double'] = df.rain * 2\nprint('so far')\ndf['missing']"),
-    *python("draw it and fail", "ax = df.rain.plot()\nraise ValueError('no such month')"),
-    *python("write it down", "open('result.txt', 'w')"),
-    *python("assign in a chain as before", "df['rain'][0] = 5"),
-    *python("assign in a chain", "df['rain'][0] = 5"),
-    *python("fill in a chain", "df['rain'].fillna(0, inplace=True)"),
-    *python("use the old way", "import library\nfor _ in range(3):\n    print(library.old_way())"),
-    *python("in the box", "import pandas as pd\nbox = pd.DataFrame({'rain': [1]})\nbox['rain'][0] = 5"),
+    *python_when("change it and fail", "df['double'] = df.rain * 2\nprint('so far')\ndf['missing']"),
+    *python_when("draw it and fail", "ax = df.rain.plot()\nraise ValueError('no such month')"),
+    *python_when("write it down", "open('result.txt', 'w')"),
+    *python_when("assign in a chain as before", "df['rain'][0] = 5"),
+    *python_when("assign in a chain", "df['rain'][0] = 5"),
+    *python_when("fill in a chain", "df['rain'].fillna(0, inplace=True)"),
+    *python_when("use the old way", "import library\nfor _ in range(3):\n    print(library.old_way())"),
+    *python_when("in the box", "import pandas as pd\nbox = pd.DataFrame({'rain': [1]})\nbox['rain'][0] = 5"),
     {"text": "ok", "loop": True},
 ]
 

@@ -8,6 +8,7 @@ import pytest
 
 from agent_kernel.notebook.draft import jail
 from tests.notebook.notebook import Notebook
+from tests.scripted import python_when
 
 pytestmark = pytest.mark.skipif(bool(jail.missing()), reason=jail.missing())
 
@@ -16,22 +17,17 @@ CELL = "total = 0\nfor price in [2, 4]:\n    total += price\nprint('total', tota
 BETTER = "total = sum([2, 4])\nprint('total', total)"
 
 
-def python(when: str, *codes: str) -> list[dict[str, Any]]:
-    calls = [{"when": when, "calls": [{"name": "python", "arguments": {"code": code}}]} for code in codes]
-    return [*calls, {"when": when, "text": "Done."}]
-
-
 SCRIPT: list[dict[str, Any]] = [
-    *python("by a try", *["try:\n    share = 1 / none\nexcept Exception as e:\n    print(e)"] * 2),
-    *python("by silence", "print('no share')", "share = 1 / 2\n"),
+    *python_when("by a try", *["try:\n    share = 1 / none\nexcept Exception as e:\n    print(e)"] * 2),
+    *python_when("by silence", "print('no share')", "share = 1 / 2\n"),
     {"when": "as written", "text": "```python\ntry:\n    share = 1 / none\nexcept ZeroDivisionError:\n    pass\n```"},
     {"when": "with patience", "text": "The divisor is zero."},
     {"when": "with another word", "text": "It adds prices."},
-    *python("by its number", "share = 1 / 4"),
-    *python("by a sum", BETTER),
-    *python("by another result", "total = sum([2, 5])\nprint('total', total)"),
-    *python("by another output", "total = sum([2, 4])\nprint('the total is', total)"),
-    *python("by nothing", CELL + "  # the same"),
+    *python_when("by its number", "share = 1 / 4"),
+    *python_when("by a sum", BETTER),
+    *python_when("by another result", "total = sum([2, 5])\nprint('total', total)"),
+    *python_when("by another output", "total = sum([2, 4])\nprint('the total is', total)"),
+    *python_when("by nothing", CELL + "  # the same"),
     {"text": "Anything.", "loop": True},
 ]
 

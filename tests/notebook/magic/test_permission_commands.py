@@ -6,19 +6,14 @@ import json
 import re
 
 from tests.notebook.notebook import Notebook
+from tests.scripted import python_when
 from tests.server import start_turn, wait_for_event
 
-
-def python(code: str, when: str) -> list[dict[str, object]]:
-    call = {"name": "python", "arguments": {"code": code}}
-    return [{"when": when, "calls": [call]}, {"when": when, "text": "Done."}]
-
-
 SCRIPT = [
-    *python("refused = 1", "no for good"),
-    *python("again = 1", "after that"),
-    *python("boxed = 1", "in the box"),
-    *python("kept = 1", "in the browser"),
+    *python_when("no for good", "refused = 1"),
+    *python_when("after that", "again = 1"),
+    *python_when("in the box", "boxed = 1"),
+    *python_when("in the browser", "kept = 1"),
     {"text": "Hello.", "loop": True},
 ]
 TRAITS = {"policy": json.dumps({"mcp": "deny"}), "python_in": "live"}

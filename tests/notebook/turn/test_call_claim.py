@@ -12,6 +12,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound,
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn import client_calls
 from agent_kernel.notebook.turn.client_calls import Claim
+from tests.waiting import block_until
 
 
 class Posts(ServerClient):
@@ -43,17 +44,10 @@ def make_claim(server: ServerClient) -> Claim:
     return Claim(server, "turn", "call", {"token": "t", "renew_s": 0.02})
 
 
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.005)
-
-
 def test_a_claim_is_renewed_again_after_the_server_was_away_for_a_while() -> None:
     server = Posts(lambda number: ServerUnreachable("away") if number <= 3 else None)
     with make_claim(server) as claim:
-        until(lambda: server.actions().count("renew") >= 6)
+        block_until(lambda: server.actions().count("renew") >= 6)
         claim.finish("success", "done", [])
     assert server.actions()[-1] == "finish"
 
@@ -61,7 +55,7 @@ def test_a_claim_is_renewed_again_after_the_server_was_away_for_a_while() -> Non
 def test_a_turn_that_no_longer_waits_is_left_alone() -> None:
     server = Posts(lambda number: NotFound("the turn was stopped"))
     with make_claim(server) as claim:
-        until(lambda: bool(server.actions()))
+        block_until(lambda: bool(server.actions()))
         claim.output("stdout", "more")
         time.sleep(0.1)
         assert server.actions() == ["renew"]

@@ -8,6 +8,7 @@ from typing import Any
 import nbformat.v4 as nb
 
 from tests.notebook.notebook import Notebook
+from tests.scripted import call_when
 
 TRAITS = {"tools": "python,notebook"}
 BROKEN = "data = {'a': 1}\ndata['gone']"
@@ -15,37 +16,33 @@ PLOT = "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nprint('drawn')"
 RECURSIVE = "get_ipython().run_cell_magic('agent', '', 'ask yourself')"
 
 
-def call(name: str, when: str, /, **arguments: Any) -> dict[str, Any]:
-    return {"when": when, "calls": [{"name": name, "arguments": arguments}]}
-
-
 SCRIPT = [
-    call("notebook_cells", "what is in here"),
+    call_when("what is in here", "notebook_cells"),
     {"when": "what is in here", "text": "Cells."},
-    call("read_cells", "read some", cells="1, plot-1, In[2]"),
+    call_when("read some", "read_cells", cells="1, plot-1, In[2]"),
     {"when": "read some", "text": "Read."},
-    call("variables", "which variables"),
-    call("variables", "which variables", name="table"),
+    call_when("which variables", "variables"),
+    call_when("which variables", "variables", name="table"),
     {"when": "which variables", "text": "These."},
-    call("last_error", "what went wrong"),
+    call_when("what went wrong", "last_error"),
     {"when": "what went wrong", "text": "A key."},
-    call("run_cell", "run the plot", cell="plot-1"),
+    call_when("run the plot", "run_cell", cell="plot-1"),
     {"when": "run the plot", "text": "Ran."},
-    call("run_cell", "run the wrong ones", cell="0"),
-    call("run_cell", "run the wrong ones", cell="agent-1"),
-    call("run_cell", "run the wrong ones", cell="nowhere"),
+    call_when("run the wrong ones", "run_cell", cell="0"),
+    call_when("run the wrong ones", "run_cell", cell="agent-1"),
+    call_when("run the wrong ones", "run_cell", cell="nowhere"),
     {"when": "run the wrong ones", "text": "None ran."},
-    call("python", "call yourself", code=RECURSIVE),
+    call_when("call yourself", "python", code=RECURSIVE),
     {"when": "call yourself", "text": "That is refused."},
-    call("tax", "how much tax", amount=100),
+    call_when("how much tax", "tax", amount=100),
     {"when": "how much tax", "text": "25."},
-    call("pay", "pay it", amount=100),
+    call_when("pay it", "pay", amount=100),
     {"when": "pay it", "text": "Paid."},
-    call("fails", "let it fail"),
+    call_when("let it fail", "fails"),
     {"when": "let it fail", "text": "It failed."},
-    call("sleeps", "let it sleep"),
-    call("python", "forget it first", code="del tax"),
-    call("tax", "forget it first", amount=1),
+    call_when("let it sleep", "sleeps"),
+    call_when("forget it first", "python", code="del tax"),
+    call_when("forget it first", "tax", amount=1),
     {"when": "forget it first", "text": "It is gone."},
     {"when": "say nothing", "text": "Nothing.", "loop": True},
 ]

@@ -19,6 +19,7 @@ from agent_kernel.sandbox.host.pool import LinuxSandbox
 from agent_kernel.sandbox.jail import jail
 from agent_kernel.sandbox.jail.jail import IsolationPlan
 from tests.sandbox.conftest import Make, children
+from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 KEY = SessionKey("local", "one")
@@ -181,9 +182,7 @@ async def test_waiting_processes_are_taken_and_replaced(make: Make) -> None:
     await sandbox.warm()
     assert len(children() - before) == 2
     await sandbox.run(KEY, "1")
-    async with asyncio.timeout(20):
-        while len(children() - before) < 3:
-            await asyncio.sleep(0.05)
+    await until(lambda: len(children() - before) >= 3, 20)
     assert len(children() - before) == 3
 
 

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from agent_kernel.sandbox.jail.resource_usage import (
     stopped_processes,
 )
 from tests.sandbox.conftest import Make
+from tests.waiting import block_until
 
 if sys.platform != "linux":
     pytest.skip("the sandbox needs Linux", allow_module_level=True)
@@ -165,10 +165,10 @@ def test_what_a_group_counts_is_not_counted_again() -> None:
 def test_processes_stand_still_while_their_memory_is_counted() -> None:
     with sleeping() as process, sleeping() as already:
         os.kill(already.pid, signal.SIGSTOP)
-        wait_until(lambda: state(already.pid) == "T")
+        block_until(lambda: state(already.pid) == "T")
         with stopped_processes((process.pid, already.pid, 2**22 + 1)):
-            wait_until(lambda: state(process.pid) == "T")
-        wait_until(lambda: state(process.pid) == "S")
+            block_until(lambda: state(process.pid) == "T")
+        block_until(lambda: state(process.pid) == "S")
         assert state(already.pid) == "T"
 
 
@@ -177,13 +177,6 @@ def sleeping() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(["sleep", "60"]) as process:
         yield process
         process.kill()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
 
 
 def state(pid: int) -> str:

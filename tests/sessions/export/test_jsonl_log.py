@@ -26,7 +26,8 @@ from agent_kernel.turn.agent import Agent
 from agent_kernel.turn.agent_options import TurnServices
 from agent_kernel.turn.compaction import Compactor
 from agent_kernel.turn.turn_writer import TurnWriter
-from tests.turns import KEY, Recorder, python
+from tests.scripted import python
+from tests.turns import KEY, Recorder
 
 
 def item(number: int, text: str = "hola") -> Item:

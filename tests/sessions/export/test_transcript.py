@@ -300,9 +300,6 @@ def test_a_document_over_the_limit_is_not_even_decoded() -> None:
         parse(b"\xff" * 101, max_bytes=100)
 
 
-ODDITIES: list[Any] = [None, True, -1, 2**80, 1.5, "x", "", [], {}, [1], {"Left": 1}, "\ud800"]
-
-
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.data())
 def test_a_document_changed_anywhere_is_read_or_refused_but_never_a_crash(data: st.DataObject) -> None:

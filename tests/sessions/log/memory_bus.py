@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from agent_kernel.core.errors import StoreError
 from agent_kernel.sessions.log.message_bus import BusMessage, EventCount, EventCounter, Post, SharedValue, Topic
 
 
@@ -85,3 +86,22 @@ class MemoryBus:
 
     def close(self) -> None:
         """Do nothing, because there is no connection."""
+
+
+class WatchedBus(MemoryBus):
+    """A bus that counts the calls that concern events, and can be unreachable."""
+
+    is_away = False
+    calls = 0
+
+    def count_event(self, event: str, counters: Sequence[EventCounter], window_s: float) -> Sequence[EventCount]:
+        self.calls += 1
+        if self.is_away:
+            raise StoreError("the database is away", hint="Try again.")
+        return super().count_event(event, counters, window_s)
+
+    def renew_events(self, counted: Sequence[tuple[str, EventCounter]], window_s: float) -> None:
+        self.calls += 1
+        if self.is_away:
+            raise StoreError("the database is away", hint="Try again.")
+        super().renew_events(counted, window_s)

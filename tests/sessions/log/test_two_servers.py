@@ -21,6 +21,7 @@ from agent_kernel.sessions.store.shared_tokens import open_token_store
 from tests.jupyter_ext.conftest import HELLO
 from tests.server import AgentServer, Json, follow, followed, start_turn, text_of, wait_for_event
 from tests.sessions.log.servers import Postgres, Redis
+from tests.waiting import until
 
 pytestmark = pytest.mark.stores
 ASKS = {"calls": [{"name": "probe_mcp", "arguments": {}}], "when": "ask"}
@@ -440,8 +441,7 @@ async def test_a_server_that_is_stopped_leaves_the_turns_of_others_running_and_f
             got.append(event)
 
     reading = asyncio.create_task(read())
-    while len(got) < 10:
-        await asyncio.sleep(0.02)
+    await until(lambda: len(got) >= 10)
     assert await servers[1].stop() == 0
     with contextlib.suppress(httpx.TransportError):
         await reading
@@ -470,8 +470,7 @@ async def test_the_turn_of_a_killed_server_is_interrupted_and_its_session_goes_o
             got.append(event)
 
     reading = asyncio.create_task(read())
-    while len(got) < 20:
-        await asyncio.sleep(0.02)
+    await until(lambda: len(got) >= 20)
     await servers[0].kill()
     killed = time.monotonic()
     await asyncio.wait_for(reading, LEASE_S)

@@ -16,7 +16,8 @@ from agent_kernel.tools.code.python import ResetPython, SandboxPython
 from agent_kernel.tools.code.rebuild_variables import find_rebuild_steps, rebuild
 from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment
 from tests.sandbox.conftest import children
-from tests.turns import KEY, agent, python
+from tests.scripted import python
+from tests.turns import KEY, agent
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 RESET = {"name": "reset_python", "arguments": {}}

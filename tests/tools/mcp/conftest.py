@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,13 +25,6 @@ from tests.turns import KEY
 
 SERVERS = Path(__file__).parent / "servers"
 Json = dict[str, Any]
-
-
-async def until(holds: Callable[[], bool], within_s: float = 30.0) -> None:
-    end = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < end, "it did not come about"
-        await asyncio.sleep(0.02)
 
 
 @dataclass

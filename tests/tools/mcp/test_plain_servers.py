@@ -17,8 +17,9 @@ from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
-from tests.tools.mcp.conftest import Made, until
+from tests.tools.mcp.conftest import Made
 from tests.turns import KEY
+from tests.waiting import until
 
 
 async def test_names_are_safe_for_models_and_all_different(made: Made) -> None:

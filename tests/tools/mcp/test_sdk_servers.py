@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from tests.server import free_port
-from tests.tools.mcp.conftest import SERVERS, Client, Made, until
+from tests.tools.mcp.conftest import SERVERS, Client, Made
+from tests.waiting import until
 
 
 async def check_results(client: Client, prefix: str) -> None:

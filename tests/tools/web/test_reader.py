@@ -14,6 +14,7 @@ from agent_kernel.core.errors import FetchFailed
 from agent_kernel.core.net.fetch import FetchResult
 from agent_kernel.tools.web import article_reader
 from agent_kernel.tools.web.article_reader import ArticleReader
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -77,8 +78,7 @@ async def test_idle_processes_go(reader: ArticleReader, monkeypatch: pytest.Monk
     await reader.read(page("<p>once</p>"))
     workers = list(reader._idle)
     async with asyncio.timeout(30):
-        while reader._idle:
-            await asyncio.sleep(0.01)
+        await until(lambda: not reader._idle)
         assert [await worker._process.wait() for worker in workers] in ([], [0])
 
 

@@ -22,6 +22,7 @@ from agent_kernel.tools.web.search_providers import (
     provider_of,
 )
 from tests.core.net.web import moved, says, says_nothing, served
+from tests.waiting import until
 
 BIRDS = WebQuery("house sparrow", {"country": "GB", "city": "London"}, ("birds.example", "wiki.example"))
 RESULT = """<div class="result results_links"><div class="links_main result__body">
@@ -198,8 +199,7 @@ async def test_with_local_only_nothing_is_searched_elsewhere() -> None:
         await SearXNG("https://searx.example/", EgressPolicy(local_only=True)).search(BIRDS)
     async with served({"/search": says_nothing()}) as web, asyncio.timeout(20):
         search = asyncio.create_task(SearXNG(web.url(), EgressPolicy(local_only=True)).search(BIRDS))
-        while not web.asked:
-            await asyncio.sleep(0.01)
+        await until(lambda: web.asked)
         search.cancel()
 
 

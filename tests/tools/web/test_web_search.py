@@ -30,6 +30,7 @@ from agent_kernel.turn.agent_options import TurnServices
 from tests.core.net.web import Web, html, moved, says, says_nothing, served
 from tests.tools.asking import context, occasion
 from tests.turns import stored
+from tests.waiting import until
 
 FILLER = " ".join(f"Filler sentence number {n} about trains and their stations." for n in range(12))
 SPARROW = "The house sparrow weighs about thirty-nine grams and lives near people."
@@ -288,8 +289,7 @@ async def test_the_web_asks_a_person_unless_told_otherwise() -> None:
 async def test_a_search_that_is_cancelled_leaves_nothing_behind(web: Web) -> None:
     web.pages["/slow"] = says_nothing()
     task = asyncio.create_task(search_web(web, SearchResult("Slow", web.url("/slow"))))
-    while not web.asked:
-        await asyncio.sleep(0.01)
+    await until(lambda: web.asked)
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()

@@ -13,7 +13,8 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
 from jupyter_ext.turns.stored_events import stored_bodies
-from tests.turns import KEY, Recorder, agent, python
+from tests.scripted import python
+from tests.turns import KEY, Recorder, agent
 
 CALLS: list[dict[str, Any]] = [{"calls": [python("mean")]}, {"text": "It is 41.3, up 7%."}]
 

@@ -6,9 +6,9 @@ import type { Attachment, Entry, FileAttachment, ImageAttachment } from "./entry
 import { trans } from "../translation/translation";
 
 export const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
-export const MAX_IMAGES = 16;
+const MAX_IMAGES = 16;
 /** Limit for all images of one message together; the server applies the same one. */
-export const MAX_IMAGES_BYTES = 20 * 2 ** 20;
+const MAX_IMAGES_BYTES = 20 * 2 ** 20;
 
 export class Attachments {
   readonly all = signal<readonly Attachment[]>([]);

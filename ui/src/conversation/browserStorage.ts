@@ -2,7 +2,7 @@
  * (`localStorage`). When storage is full or not allowed, values are lost silently: the panel works without them. */
 const PREFIX = "agent-kernel:";
 
-export interface KeyValueStorage {
+interface KeyValueStorage {
   read(key: string): string;
   /** An empty value removes the key. */
   write(key: string, value: string): void;

@@ -22,9 +22,9 @@ const MAX_CELLS = 12;
 const GONE = "turn_not_found";
 
 /** Parts of the notebook that are sent with a message unless the user removes them. */
-export type Side = "cell" | "cells" | "error";
+type Side = "cell" | "cells" | "error";
 
-export interface SideChip {
+interface SideChip {
   side: Side;
   label: string;
   cells: readonly CellView[];

@@ -6,7 +6,7 @@ import type { Facts, InputFile } from "../wire/schema";
 import type { Medium } from "../wire/events";
 import type { Preferences } from "./preferences";
 
-export interface VariableAttachment {
+interface VariableAttachment {
   kind: "variable";
   key: string;
   name: string;

@@ -1,5 +1,5 @@
 /** Merges the newest page of a session into the entries that are shown. */
-import { isRunning } from "../turn/turn";
+import { isRunning, applyEvent, emptyTurn, keepUnsaved, type TurnView } from "../turn/turn";
 import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Entry } from "./entry";
 
@@ -41,4 +41,24 @@ export function removeReplaced(shown: readonly Entry[], turn: string, by: string
   const place = shown.findIndex((entry) => entry.id === turn);
   const until = shown.findIndex((entry) => entry.id === by);
   return place < 0 || until <= place ? null : [...shown.slice(0, place), ...shown.slice(until)];
+}
+
+/** The text that was arriving when a server was killed. The store has only the completed steps of such a turn. */
+export class UnsavedText {
+  readonly #views = new Map<string, TurnView>();
+
+  /** Keep what is shown of turns whose end is not known. */
+  remember(entries: readonly Entry[]): void {
+    for (const { id, view } of entries) {
+      if (isRunning(view.value) || view.value.unsaved) this.#views.set(id, view.value);
+    }
+  }
+
+  /** What is shown of a stored turn, with the text that the store does not have. */
+  view(turn: StoredTurn): TurnView {
+    const stored = turn.events.reduce(applyEvent, emptyTurn(turn.turn, turn.session));
+    const view = { ...stored, began: turn.created, ended: turn.closed ?? 0 };
+    const shown = this.#views.get(turn.turn);
+    return shown ? keepUnsaved(view, shown) : view;
+  }
 }

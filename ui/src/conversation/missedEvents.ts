@@ -16,7 +16,7 @@ export interface Piece {
   effects: { what?: string; kind?: string }[];
 }
 
-export interface Rebuilt {
+interface Rebuilt {
   pieces: Piece[];
   ran: number;
   status: string;

@@ -7,7 +7,7 @@ import type { Conversation } from "./conversation";
 import { catchApiError } from "./catchApiError";
 import { trans } from "../translation/translation";
 
-export interface Pulling {
+interface Pulling {
   name: string;
   stage: string;
   /** 0 to 1; null if unknown. */
@@ -19,7 +19,7 @@ export interface Pulling {
 }
 
 /** A model that suits the machine better than the one in use. */
-export interface BetterModel {
+interface BetterModel {
   model: Model;
   suits: SuitableModel;
 }

@@ -8,6 +8,7 @@ import type { Transport } from "../transport/transport";
 import type { Translation } from "../translation/translation";
 import type { Conversation } from "./conversation";
 import type { PreferenceStore } from "./preferences";
+import type { Desk } from "./panelState";
 
 export interface Drawing {
   svg: string;
@@ -52,5 +53,14 @@ export const PanelContext = createContext<PanelParts | null>(null);
 export function usePanel(): PanelParts {
   const found = useContext(PanelContext);
   if (!found) throw new Error("This component must be rendered inside of a panel.");
+  return found;
+}
+
+/** Gives the header, the composer and the sheets the `Desk` of their panel. */
+export const OnDesk = createContext<Desk | null>(null);
+
+export function useDesk(): Desk {
+  const found = useContext(OnDesk);
+  if (!found) throw new Error("outside of a panel");
   return found;
 }

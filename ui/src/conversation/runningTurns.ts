@@ -6,7 +6,7 @@ import type { TurnView } from "../turn/turn";
 import type { Bodies, ErrorBody, TurnEvent } from "../wire/events";
 
 /** What the conversation does on events of a turn, besides drawing them. */
-export interface TurnObserver {
+interface TurnObserver {
   /** The turn is queued or its prompt is stored, so the server can return its prompt now. */
   told: () => void;
   versioned: (version: Bodies["turn.version"]) => void;

@@ -10,22 +10,36 @@ import { accept, edit, EditRefused, place, standing, undo } from "./edits";
 
 const TELL_AFTER_MS = 250;
 
+/** Increase `version` after changes of open notebooks, for several within `delay` milliseconds once. Returns a function
+ * that reports another change. */
+export function countChanges(tracker: INotebookTracker, version: Signal<number>, delay: number): () => void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const changed = (): void => {
+    timer ??= setTimeout(() => {
+      timer = undefined;
+      version.value++;
+    }, delay);
+  };
+  const added = (_: unknown, panel: NotebookPanel) => {
+    panel.content.modelContentChanged.connect(changed);
+    panel.disposed.connect(changed);
+    void panel.context.ready.then(changed);
+  };
+  tracker.widgetAdded.connect(added);
+  tracker.forEach((panel) => added(tracker, panel));
+  return changed;
+}
+
 export class LabChanges implements ChangeKeeper {
   readonly version: Signal<number>;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #changed: () => void;
 
   constructor(
     private readonly tracker: INotebookTracker,
     signal: <Value>(value: Value) => Signal<Value>,
   ) {
     this.version = signal(0);
-    const added = (_: unknown, panel: NotebookPanel) => {
-      panel.content.modelContentChanged.connect(this.#changed);
-      panel.disposed.connect(this.#changed);
-      void panel.context.ready.then(this.#changed);
-    };
-    tracker.widgetAdded.connect(added);
-    tracker.forEach((panel) => added(tracker, panel));
+    this.#changed = countChanges(tracker, this.version, TELL_AFTER_MS);
   }
 
   standing(change: Change): Standing {
@@ -63,13 +77,6 @@ export class LabChanges implements ChangeKeeper {
     this.#changed();
     return "";
   }
-
-  readonly #changed = (): void => {
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      this.version.value++;
-    }, TELL_AFTER_MS);
-  };
 
   #notebookOf(changes: readonly Change[]): ISharedNotebook | null {
     const open: { path: string; notebook: ISharedNotebook }[] = [];

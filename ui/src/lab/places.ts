@@ -2,10 +2,11 @@
  * notebook. They are in the page only, never in the document. A cell keeps its node while it is scrolled out of sight
  * or drawn again; where a cell gets a new node, its elements are moved there. */
 import type { Cell } from "@jupyterlab/cells";
-import type { INotebookTracker, Notebook, NotebookPanel } from "@jupyterlab/notebook";
+import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import { BoxLayout, Widget } from "@lumino/widgets";
 import type { Signal } from "@preact/signals";
 import type { CellSide, NotebookPlaces, WrittenCell } from "../notebook/notebook";
+import { countChanges } from "./changes";
 import { TAG } from "./edits";
 
 const SETTLED_MS = 50;
@@ -21,20 +22,15 @@ export class LabPlaces implements NotebookPlaces {
   readonly version: Signal<number>;
   readonly #elements = new Map<string, HTMLElement>();
   #bar: Widget | null = null;
-  #timer: ReturnType<typeof setTimeout> | undefined;
+  readonly #changed: () => void;
 
   constructor(
     private readonly tracker: INotebookTracker,
     signal: <Value>(value: Value) => Signal<Value>,
   ) {
     this.version = signal(0);
-    const added = (_: unknown, panel: NotebookPanel) => {
-      panel.content.modelContentChanged.connect(this.#changed);
-      void panel.context.ready.then(this.#changed);
-    };
+    this.#changed = countChanges(tracker, this.version, SETTLED_MS);
     tracker.currentChanged.connect(this.#changed);
-    tracker.widgetAdded.connect(added);
-    tracker.forEach((panel) => added(tracker, panel));
     window.addEventListener("keydown", filterShortcuts, { capture: true }); // before Lumino, which listens at the document
   }
 
@@ -109,13 +105,6 @@ export class LabPlaces implements NotebookPlaces {
   #find(cell: string): Cell | undefined {
     return this.#content?.widgets.find((widget) => widget.model.id === cell);
   }
-
-  readonly #changed = (): void => {
-    this.#timer ??= setTimeout(() => {
-      this.#timer = undefined;
-      this.version.value++;
-    }, SETTLED_MS);
-  };
 }
 
 /** Whether JupyterLab may handle a key that is pressed within a review: function keys, the shortcut that saves, and,

@@ -15,7 +15,7 @@ export interface Answer {
   media?: Medium[];
 }
 
-export interface RunOptions {
+interface RunOptions {
   /** Aborted when the turn no longer waits. */
   stop: AbortSignal;
   output: (text: string) => void;

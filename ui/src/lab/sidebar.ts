@@ -5,16 +5,15 @@ import type { Cell } from "@jupyterlab/cells";
 import type { IMermaidManager } from "@jupyterlab/mermaid";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import type { ISettingRegistry } from "@jupyterlab/settingregistry";
-import { Widget } from "@lumino/widgets";
-import type { signal as makeSignal } from "@preact/signals";
+import { Widget, type SplitPanel } from "@lumino/widgets";
+import type { signal as makeSignal, Signal } from "@preact/signals";
 import { browserStorage } from "../conversation/browserStorage";
 import type { Draft } from "../conversation/conversation";
 import type { Mounted } from "../panel";
-import type { Translation } from "../translation/translation";
+import { type Translation, trans } from "../translation/translation";
 import { showMissingServer, hasAgentServer } from "./missingServer";
 import { MissedOutputs } from "./missedOutputs";
 import { Claims } from "./clientCalls";
-import { LabDiagrams } from "./diagrams";
 import { agentIcon } from "./icon";
 import { FixButtons } from "./fixButtons";
 import { FirstHint } from "./hint";
@@ -26,8 +25,11 @@ import { SCRIPT_FOLDER } from "./scriptUrl";
 import type { Reviewing } from "../review/reviewing";
 import type { InlineCompletion } from "./inlineCompletion";
 import type { Status } from "./status";
-import { isCut, widen } from "./width";
-import { trans } from "../translation/translation";
+import type { DiagramLibrary, Drawing } from "../conversation/panelContext";
+
+const WIDTH_PX = 380;
+/** The notebook keeps at least this share of the width of the notebook and the side bar together. */
+const REST = 0.4;
 
 const WIDENED = "widened";
 
@@ -237,4 +239,68 @@ export class Sidebar extends Widget {
     style.href = href;
     document.head.append(style);
   }
+}
+
+/** Draws Mermaid diagrams with JupyterLab's own library, which it loads at the first diagram. */
+class LabDiagrams implements DiagramLibrary {
+  readonly theme: Signal<string>;
+
+  /** `makeSignal` is the panel's, which redraws when its signals change. */
+  constructor(
+    private readonly mermaid: IMermaidManager,
+    private readonly themes: IThemeManager | null,
+    signal: typeof makeSignal,
+  ) {
+    this.theme = signal(themes?.theme ?? "");
+    themes?.themeChanged.connect(this.#follow);
+  }
+
+  async draw(source: string): Promise<Drawing> {
+    const { svg, accessibleTitle } = await this.mermaid.renderSvg(source);
+    const background = getComputedStyle(document.body).getPropertyValue("--jp-layout-color1").trim();
+    return { svg, title: accessibleTitle ?? "", background };
+  }
+
+  dispose(): void {
+    this.themes?.themeChanged.disconnect(this.#follow);
+  }
+
+  readonly #follow = (): void => {
+    this.theme.value = this.themes?.theme ?? "";
+  };
+}
+
+/** Make the side bar of the widget WIDTH_PX wide if it is narrower. Returns whether its width could be read. */
+function widen(widget: Widget): boolean {
+  const found = splitOf(widget);
+  if (!found) return false;
+  const { split, at } = found;
+  const total = split.node.offsetWidth;
+  if (!total || widget.node.offsetWidth >= WIDTH_PX) return total > 0;
+  const sizes = split.relativeSizes();
+  const largest = sizes.indexOf(Math.max(...sizes.filter((_, index) => index !== at)));
+  const both = (sizes[at] ?? 0) + (sizes[largest] ?? 0);
+  const wanted = Math.min(WIDTH_PX / total, both * (1 - REST));
+  split.setRelativeSizes(
+    sizes.map((size, index) => (index === at ? wanted : index === largest ? both - wanted : size)),
+  );
+  return true;
+}
+
+/** Whether the side bar of the widget is narrower than the widget, whose edge is then cut off. */
+function isCut(widget: Widget): boolean {
+  const found = splitOf(widget);
+  const side = found?.split.widgets[found.at];
+  return side !== undefined && side.node.clientWidth < widget.node.clientWidth;
+}
+
+/** The split panel around the widget, and the index of the part that the widget is in. */
+function splitOf(widget: Widget): { split: SplitPanel; at: number } | null {
+  for (let inner = widget, outer = widget.parent; outer; inner = outer, outer = outer.parent) {
+    if ("relativeSizes" in outer) {
+      const split = outer as SplitPanel;
+      return { split, at: split.widgets.indexOf(inner) };
+    }
+  }
+  return null;
 }

@@ -9,7 +9,7 @@ import { hasOpenApproval } from "../turn/turn";
 import { trans } from "../translation/translation";
 
 /** Actions for a click. */
-export interface Ways {
+interface Ways {
   panel: () => void;
   /** Go to the approval card in the panel. */
   card: () => void;
@@ -57,7 +57,6 @@ export class Status extends Widget {
     const works = running > 1 ? trans._n("Agent: %1 turn", "Agent: %1 turns", running) : trans.__("Agent: working");
     this.#button.textContent = asks ? trans.__("Agent: needs your answer") : works;
     this.#button.title = asks ? trans.__("Go to the question") : trans.__("Show the agent's panel");
-    this.#button.classList.toggle("ak-status-asks", asks);
     const cellOfTurn = cell || (waiting[0]?.cell ?? "");
     if (asks && !inPanel && cellOfTurn) this.#go = () => this.ways.cell(cellOfTurn);
     else this.#go = asks ? this.ways.card : this.ways.panel;

@@ -3,9 +3,9 @@ import { useContext, useRef, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
 import { Code } from "./Code";
-import { IconButton } from "./IconButton";
+import { IconButton } from "./Icon";
 import { EnlargeButton } from "./Lightbox";
-import { useDiagram } from "./useDiagram";
+import { useDiagram } from "./mermaid";
 import { useShortMessage } from "./useShortMessage";
 import { trans } from "../translation/translation";
 import { errorMessage } from "../transport/transport";
@@ -102,7 +102,7 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
       )}
       {around && RUN_HERE.has(language) && (
         <IconButton
-          icon="run"
+          icon="play"
           label={trans.__("Ask the agent to run this in the sandbox")}
           onClick={() => void send()}
         />
@@ -112,7 +112,7 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
 }
 
 /** The sandbox can only be used through the agent: the code runs in a turn, which is then part of the session. */
-export function inSandbox(code: string) {
+function inSandbox(code: string) {
   const ticks = "`".repeat(Math.max(3, ...[...code.matchAll(/`+/g)].map(([run]) => run.length + 1)));
   return {
     prompt: `${trans.__("Run this code in the sandbox, exactly as it is, and say what came out.")}\n\n${ticks}python\n${code}\n${ticks}`,

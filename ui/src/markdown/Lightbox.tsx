@@ -1,6 +1,6 @@
 /** A picture that a click enlarges. */
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { IconButton } from "./IconButton";
+import { IconButton } from "./Icon";
 import { trans } from "../translation/translation";
 
 interface Picture {

@@ -1,13 +1,16 @@
 /** Markdown of the model or the user. `done`: the text is complete. Growing text is rendered only as often as the page
  * can handle. */
 import { Component, createContext } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import { useMemo, useState, useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Document, type Piece } from "./incrementalParser";
 import { elements, type Words } from "./elements";
 import "./markdown.css";
 import { parse, type References } from "./parser";
-import { useSteady } from "./useSteady";
 import { formatNumber, trans } from "../translation/translation";
+
+const EVERY_MS = 50;
+/** The pause after a rendering is at least this many times as long as the rendering took. */
+const SHARE = 4;
 
 const FIRST = 200_000;
 /** Longer paragraphs are shown as plain text: they hold no Markdown worth parsing. */
@@ -59,4 +62,29 @@ class Block extends Component<BlockProps> {
     if (source.length > MAX_PIECE && !FENCED.test(source)) return <div class="ak-plain">{source}</div>;
     return <>{elements(parse(source, references, open), this.context as Words | null, open)}</>;
   }
+}
+
+/** Limits how often a growing text is rendered, so that most of the time is left to the page. */
+function useSteady(text: string, done: boolean): string {
+  const [shown, setShown] = useState(text);
+  const latest = useRef(text);
+  const timer = useRef<ReturnType<typeof setTimeout> | undefined>(undefined);
+  const took = useRef(0);
+  const began = performance.now();
+  latest.current = text;
+  useLayoutEffect(() => {
+    took.current = performance.now() - began;
+  });
+  useEffect(() => {
+    if (done || text === shown || timer.current !== undefined) return;
+    timer.current = setTimeout(
+      () => {
+        timer.current = undefined;
+        setShown(latest.current);
+      },
+      Math.max(EVERY_MS, SHARE * took.current),
+    );
+  });
+  useEffect(() => () => clearTimeout(timer.current), []);
+  return done ? text : shown;
 }

@@ -3,6 +3,10 @@
  * with an address is not drawn. */
 import { trans } from "../translation/translation";
 import { errorMessage } from "../transport/transport";
+import type { RefObject } from "preact";
+import { useContext, useEffect, useState } from "preact/hooks";
+import { PanelContext } from "../conversation/panelContext";
+import { useNear } from "./useNear";
 
 /** Larger sources would keep the page busy for seconds. `&` joins each node before it with each node after it. */
 const MAX_CHARACTERS = 5_000;
@@ -50,4 +54,45 @@ export function imageOf(svg: string, background: string): string {
   root.setAttribute("style", `background: ${background}`);
   // The address of a blob would have the origin of the page if it were opened in a tab of its own.
   return `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(root))}`;
+}
+
+/** `address` is empty while there is no drawing; `problem` says why there will be none. */
+interface Drawn {
+  address: string;
+  title: string;
+  problem: string;
+}
+
+const NOTHING: Drawn = { address: "", title: "", problem: "" };
+
+/** The drawing of a diagram by the library of the host, made when it comes near the visible area. `source` is null for
+ * what is no diagram, or not complete yet. Hosts without the library draw nothing. */
+export function useDiagram(source: string | null, place: RefObject<Element | null>): Drawn {
+  const diagrams = useContext(PanelContext)?.host.diagrams;
+  const theme = diagrams?.theme.value;
+  const { ever } = useNear(place);
+  const [drawn, setDrawn] = useState(NOTHING);
+  useEffect(() => {
+    setDrawn(NOTHING);
+    if (source === null || !diagrams || !ever) return;
+    const problem = reasonAgainst(source);
+    if (problem) {
+      setDrawn({ ...NOTHING, problem });
+      return;
+    }
+    let current = true;
+    const draw = async () => {
+      try {
+        const { svg, title, background } = await diagrams.draw(source);
+        if (current) setDrawn({ address: imageOf(svg, background), title, problem: "" });
+      } catch (error) {
+        if (current) setDrawn({ ...NOTHING, problem: reasonOf(error) });
+      }
+    };
+    void draw();
+    return () => {
+      current = false;
+    };
+  }, [source, diagrams, theme, ever]);
+  return drawn;
 }

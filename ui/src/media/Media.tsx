@@ -1,24 +1,26 @@
 /** Media of a call or of a prompt, rendered by type and fetched when scrolled into view. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState, useContext } from "preact/hooks";
 import { Markdown } from "../markdown/Markdown";
-import { IconButton } from "../markdown/IconButton";
+import { IconButton, Icon } from "../markdown/Icon";
 import { useShortMessage } from "../markdown/useShortMessage";
 import type { Medium } from "../wire/events";
 import { BUNDLE } from "./bundle";
-import { Chart } from "./Chart";
-import { CopyAsCell } from "./CopyAsCell";
 import { JsonTree } from "./JsonTree";
 import { describe, fileName, type Look, lookOf } from "./mediaTypes";
 import { useNear } from "../markdown/useNear";
 import { useBytes } from "./useBytes";
 import "./media.css";
-import { Picture } from "./Picture";
+import { Picture, clean, Svg } from "./Picture";
 import { saveFile } from "./saveFile";
-import { clean, Svg } from "./Svg";
 import { isRows } from "./rows";
 import { HtmlTable, RowsTable } from "./Table";
 import { trans } from "../translation/translation";
+import { PanelContext } from "../conversation/panelContext";
+import { copy } from "../markdown/clipboard";
+import { errorMessage } from "../transport/transport";
+
+const MAX_INSERTED = 200_000;
 
 const MAX_TEXT = 100_000;
 const MAX_READ = 8 << 20;
@@ -152,4 +154,56 @@ async function download(blob: Blob, { mime, hash = "" }: Medium): Promise<void> 
   const kept = look === "svg" ? new Blob([clean(await blob.text())]) : blob;
   const name = look === "html" ? fileName("text/plain", hash) : fileName(mime, hash);
   saveFile(new Blob([kept], { type: "application/octet-stream" }), name);
+}
+
+/** A button that puts the code of a table or a plot into the notebook. `say` shows the user whether the code was
+ * inserted or copied. */
+export function CopyAsCell({ code, say }: { code: string; say: (text: string) => void }) {
+  const notebook = useContext(PanelContext)?.host.notebook;
+  const insert = async (): Promise<string> => {
+    // Where the host cannot change cells, such as in a widget, there is no notebook for this button either.
+    if (!notebook?.bound.value || !notebook.changes) {
+      await copy(code);
+      return trans.__("There is no notebook here, so the code was copied.");
+    }
+    notebook.reveal(await notebook.insert(code, "below"));
+    return trans.__("Inserted");
+  };
+  const attempt = () => insert().then(say, (error: unknown) => say(errorMessage(error)));
+  return <IconButton icon="cell" label={trans.__("Copy as cell")} onClick={() => void attempt()} />;
+}
+
+/** A chart that consists of data. The notebook can draw it, so the panel offers to insert a cell there. */
+export function Chart({ mime, text, value, alt }: { mime: string; text: string; value: unknown; alt: string }) {
+  const notebook = useContext(PanelContext)?.host.notebook;
+  const [said, say] = useState("");
+  const open = () => {
+    notebook?.insert(cellOf(mime, text), "below").then(
+      () => say(trans.__("Run the new cell to see it.")),
+      (error: unknown) => say(errorMessage(error)),
+    );
+  };
+  return (
+    <div class="ak-chart">
+      <p>
+        {mime.includes("plotly") ? trans.__("A Plotly chart") : trans.__("A Vega chart")}: {alt}
+      </p>
+      {notebook?.bound.value && text.length <= MAX_INSERTED && (
+        <button type="button" class="ak-more" onClick={open}>
+          <Icon name="notebook" /> {trans.__("Open in the notebook")}
+        </button>
+      )}
+      <span role="status">{said}</span>
+      <JsonTree name="data" value={value} />
+    </div>
+  );
+}
+
+/** Python code that displays the chart. A quoted JSON string is a valid Python string too, whatever it contains. */
+export function cellOf(mime: string, text: string): string {
+  // Editors break lines at U+2028 and U+2029, which JSON allows in strings: escape both.
+  const quoted = JSON.stringify(JSON.stringify(JSON.parse(text)))
+    .replaceAll("\u2028", "\\u2028")
+    .replaceAll("\u2029", "\\u2029");
+  return `import json\n\nfrom IPython.display import display\n\ndisplay({"${mime}": json.loads(${quoted})}, raw=True)`;
 }

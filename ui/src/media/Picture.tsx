@@ -7,6 +7,7 @@ import { isAnimated } from "./mediaTypes";
 import { useAddress } from "./useBytes";
 import { Player, Still } from "./Player";
 import { trans } from "../translation/translation";
+import { sanitise } from "../markdown/sanitise";
 
 export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: string }) {
   const typed = useTyped(blob, mime);
@@ -44,4 +45,22 @@ function useFilm(blob: Blob, mime: string): Film | null | "unread" | "no frames"
     };
   }, [blob]);
   return film;
+}
+
+/** An SVG, sanitised and shown as an image: inside an image no scripts run and nothing is loaded. */
+export function Svg({ text, alt }: { text: string; alt: string }) {
+  const drawing = useMemo(() => svgBlob(text), [text]);
+  if (!drawing) return <p class="ak-media-note">{trans.__("This drawing cannot be shown: %1", alt)}</p>;
+  return <Picture blob={drawing} mime="image/svg+xml" alt={alt} />;
+}
+
+function svgBlob(text: string): Blob | null {
+  const drawing = clean(text);
+  return drawing ? new Blob([drawing]) : null;
+}
+
+/** Empty if the text is not an SVG. */
+export function clean(text: string): string {
+  const root = sanitise(text, "svg").querySelector("svg");
+  return root ? new XMLSerializer().serializeToString(root) : "";
 }

@@ -1,7 +1,7 @@
 /** A film with play, pause and single steps. It starts paused if the user prefers reduced motion, and pauses out of
  * view. */
 import { useEffect, useRef, useState } from "preact/hooks";
-import { IconButton } from "../markdown/IconButton";
+import { IconButton } from "../markdown/Icon";
 import type { Film } from "./film";
 import { useNear } from "../markdown/useNear";
 import { trans } from "../translation/translation";

@@ -2,7 +2,7 @@
 import { type ComponentChildren, Fragment } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { sanitise } from "../markdown/sanitise";
-import { type IconName, ToolbarIcon } from "../markdown/ToolbarIcon";
+import { type IconName, Icon } from "../markdown/Icon";
 import { formatNumber, trans } from "../translation/translation";
 import { type Cell, type Column, countPages, type Grid, nextSorting, PAGE_ROWS, type Sorting, sortRows } from "./grid";
 import { parseHtmlTable } from "./htmlGrid";
@@ -193,7 +193,7 @@ function PageButton({ icon, label, isOff, onPress }: PageButtonShown) {
       aria-disabled={isOff}
       onClick={() => !isOff && onPress()}
     >
-      <ToolbarIcon name={icon} />
+      <Icon name={icon} />
     </button>
   );
 }

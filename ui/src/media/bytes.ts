@@ -57,7 +57,7 @@ async function fetchBytes(transport: Transport, session: string, { data, hash }:
   return await transport.bytes(`sessions/${encodeURIComponent(session)}/blobs/${hash}`);
 }
 
-export function decodeBase64(base64: string): Uint8Array<ArrayBuffer> {
+function decodeBase64(base64: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
 }
 

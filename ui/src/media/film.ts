@@ -1,6 +1,6 @@
 /** The frames of an animated image, or of several images, one at a time. */
 
-export interface Frame {
+interface Frame {
   image: CanvasImageSource;
   width: number;
   height: number;

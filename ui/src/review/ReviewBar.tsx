@@ -4,9 +4,8 @@ import { useSignal } from "@preact/signals";
 import { usePanel } from "../conversation/panelContext";
 import { canUndo, undoTurn } from "../notebook/undo";
 import type { TurnView } from "../turn/turn";
-import { Icon } from "../view/Icon";
-import { observe } from "./observe";
-import type { Reviewing } from "./reviewing";
+import { Icon } from "../markdown/Icon";
+import { observe, type Reviewing } from "./reviewing";
 import { trans } from "../translation/translation";
 
 export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnView }) {

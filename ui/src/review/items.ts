@@ -31,7 +31,7 @@ export interface ReviewItem {
   change: Change | null;
 }
 
-export interface ReviewInput {
+interface ReviewInput {
   turns: readonly TurnView[];
   keeper: ChangeKeeper | undefined;
   /** Ids of the cells of the notebook, in their order. */

@@ -9,10 +9,9 @@ import { changesOf, isSuperseded, type Change } from "../turn/cellChanges";
 import type { TurnView } from "../turn/turn";
 import { AgentMark } from "./AgentMark";
 import { CellReview } from "./CellReview";
-import { observe } from "./observe";
+import { observe, type Reviewing } from "./reviewing";
 import { itemsOf, type ReviewItem } from "./items";
 import { ReviewBar } from "./ReviewBar";
-import type { Reviewing } from "./reviewing";
 import "./review.css";
 
 /** After the user presses a key in the notebook, the review does not scroll it for this long. */

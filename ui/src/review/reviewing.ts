@@ -24,3 +24,6 @@ export interface Reviewing {
   /** Move the focus into the editor of the cell that a change was made in. */
   edit(item: ReviewItem): void;
 }
+
+/** Run the surrounding effect or component again when one of the signals changes. Returns their values. */
+export const observe = (...signals: readonly ReadonlySignal<unknown>[]): unknown[] => signals.map((one) => one.value);

@@ -2,7 +2,7 @@
  * from the code alone. If no rule matches a program, its title is one line of its code (`tellingLine`). */
 import { trans } from "../translation/translation";
 
-export interface CodeTitle {
+interface CodeTitle {
   verb: string;
   target: string;
 }

@@ -7,7 +7,7 @@ import { removeInvisible } from "./invisibleCharacters";
 
 export type Kind = "read" | "run" | "edit" | "file" | "web" | "tool";
 
-export interface Phrase {
+interface Phrase {
   kind: Kind;
   verb: string;
   target: string;

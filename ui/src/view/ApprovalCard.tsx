@@ -1,12 +1,11 @@
 /** Asks for approval of a call and shows exactly what will run and where. Keys work only while the card has the focus,
  * and not immediately after it appears, so that a user who is typing never approves a call by accident. */
 import { useSignal } from "@preact/signals";
-import { useRef } from "preact/hooks";
+import { useRef, useLayoutEffect } from "preact/hooks";
 import type { Approval } from "../turn/turn";
 import { hasInvisible } from "../turn/invisibleCharacters";
 import { verbOf } from "../turn/labels";
 import { proposedChange } from "../turn/cellChanges";
-import { useFocusHandover } from "./focusHandover";
 import { TextEdit } from "./TextEdit";
 import { editableText, useDecision } from "./useDecision";
 import { proposalTitle } from "./proposalTitle";
@@ -153,7 +152,7 @@ function Lasting({ approval, disabled, onAllow, onDeny }: Last) {
   return (
     <>
       {offered.map(([remember, words, choose]) => (
-        <button key={remember} type="button" class="ak-lasting" disabled={disabled} onClick={choose}>
+        <button key={remember} type="button" disabled={disabled} onClick={choose}>
           {words}
         </button>
       ))}
@@ -166,7 +165,7 @@ function About({ approval, title }: { approval: Approval; title: string }) {
   const bound = host.notebook?.bound.value ?? null;
   return (
     <>
-      <p class="ak-asked">
+      <p>
         <strong>{title}</strong>
         {approval.target === "live" && bound && (
           <>
@@ -219,4 +218,32 @@ function question(approval: Approval): string {
 function languageOf({ arguments: given, name }: Approval): string {
   if (typeof given["diff"] === "string") return "diff";
   return typeof given["code"] === "string" ? "python" : name === "shell" ? "bash" : "";
+}
+
+/** When a card with the focus disappears, the focus moves to the next card, or to the conversation. A focus elsewhere
+ * is left alone. `arrived` is called when the focus enters the card. */
+function useFocusHandover(card: { current: HTMLElement | null }, arrived: () => void): void {
+  useLayoutEffect(() => {
+    const { current } = card;
+    const log = current?.closest<HTMLElement>(".ak-turns");
+    if (!current || !log) return;
+    let within = current.contains(document.activeElement);
+    const came = ({ relatedTarget }: FocusEvent) => {
+      if (!(relatedTarget instanceof Node && current.contains(relatedTarget))) arrived();
+      within = true;
+    };
+    // Without `relatedTarget` it is not known yet where the focus goes: the window may have lost it, or the card is
+    // being removed.
+    const went = ({ relatedTarget }: FocusEvent) => {
+      if (relatedTarget instanceof Node && !current.contains(relatedTarget)) within = false;
+    };
+    current.addEventListener("focusin", came);
+    current.addEventListener("focusout", went);
+    return () => {
+      const here = document.activeElement;
+      if (!within || (here && here !== document.body && !current.contains(here))) return;
+      const others = [...log.querySelectorAll<HTMLElement>(".ak-approval")].filter((other) => other !== current);
+      (others[0] ?? log).focus({ preventScroll: others.length === 0 });
+    };
+  }, []);
 }

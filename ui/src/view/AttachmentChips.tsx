@@ -4,7 +4,7 @@ import { IMAGES } from "../conversation/attachments";
 import { shownTitle } from "../turn/cellName";
 import type { Attachment } from "../conversation/entry";
 import { formatBytes } from "../turn/labels";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 import { ButtonIcon } from "./ButtonIcon";
 import { Problem } from "./Problem";
 import { markInvisible } from "./Source";
@@ -52,7 +52,7 @@ export function AttachmentChips() {
       {blind && attached.some(({ kind }) => kind === "image") && (
         <p class="ak-hint">{trans.__("%1 reads text only and does not see the image.", engine.current.value.model)}</p>
       )}
-      <Problem text={problem} name="ak-failure" />
+      <Problem text={problem} />
     </>
   );
 }
@@ -80,7 +80,7 @@ function Attached({ one }: { one: Attachment }) {
   if (one.kind === "variable") return <>@{one.name}</>;
   if (one.failure) {
     return (
-      <span class="ak-failure">
+      <span class="ak-problem">
         {name}: {one.failure}
       </span>
     );

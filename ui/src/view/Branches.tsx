@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
 import type { Branch } from "../wire/schema";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 import { trans } from "../translation/translation";
 
 export function Branches() {

@@ -8,7 +8,7 @@ import { failureText, formatDuration, callPhrase, kindOf, placeOf, statusOf } fr
 import { ApprovalCard } from "./ApprovalCard";
 import { Elapsed } from "./Elapsed";
 import { Files } from "./Files";
-import { Icon } from "./Icon";
+import { Icon } from "../markdown/Icon";
 import { Output } from "./Output";
 import { revealedCall } from "./revealedCall";
 import { Review } from "./Review";
@@ -16,6 +16,7 @@ import { Source } from "./Source";
 import { usePanel } from "../conversation/panelContext";
 import { trans } from "../translation/translation";
 import { errorMessage } from "../transport/transport";
+import { summary, type Reading } from "../turn/groups";
 
 const LAST_LINES = 3;
 /** Arguments that the review of a change shows as a diff. */
@@ -176,3 +177,28 @@ function Decided({ call, approval: { decision, reason, edited }, open }: Decisio
 }
 
 const shown = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+
+/** Several read-only calls in a row as one line, which opens to a line for each. */
+export function CallGroup({ reading, session }: { reading: Reading; session: string }) {
+  const open = useSignal(false);
+  const sent = reading.calls.some((call) => call.id === revealedCall.value?.call);
+  useEffect(() => {
+    if (sent) open.value = true;
+  }, [sent]);
+  return (
+    <div>
+      <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
+        <Icon name="read" />
+        <span class="ak-verb ak-long">{summary(reading)}</span>
+        <span class="ak-outcome">{trans.__("done")}</span>
+      </button>
+      {open.value && (
+        <div class="ak-inside">
+          {reading.calls.map((call) => (
+            <Call key={call.id} call={call} session={session} />
+          ))}
+        </div>
+      )}
+    </div>
+  );
+}

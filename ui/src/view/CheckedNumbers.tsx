@@ -23,7 +23,7 @@ export function CheckedNumbers({ numbers, children }: Checked) {
 }
 
 /** Returns a function that marks the numbers in running text; text without numbers is returned unchanged. */
-export function markNumbers(numbers: readonly CheckedNumber[]): (text: string) => ComponentChildren {
+function markNumbers(numbers: readonly CheckedNumber[]): (text: string) => ComponentChildren {
   const known = new Map<string, CheckedNumber>();
   for (const number of numbers) {
     if (number.status !== "given" && !known.has(number.text)) known.set(number.text, number);

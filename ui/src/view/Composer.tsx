@@ -5,14 +5,15 @@ import { submit } from "../conversation/commands";
 import { findCompletion, type Completion } from "../conversation/completion";
 import { AttachmentChips } from "./AttachmentChips";
 import "./composer.css";
-import { useDesk } from "./panelStateContext";
-import { Gauge } from "./Gauge";
+import { useDesk } from "../conversation/panelContext";
 import { ButtonIcon } from "./ButtonIcon";
 import { TurnOptions } from "./TurnOptions";
 import { options, type Option } from "./completionOptions";
-import { Queue } from "./Queue";
 import { Problem } from "./Problem";
-import { trans } from "../translation/translation";
+import { trans, formatNumber } from "../translation/translation";
+import { askedText } from "../turn/askedText";
+
+const NEARLY = 0.8;
 
 const LIST = "ak-completion";
 const MAX_HEIGHT = 240;
@@ -235,4 +236,73 @@ function useGrowing(field: { current: HTMLTextAreaElement | null }, text: string
     const { scrollHeight } = area;
     if (scrollHeight > 0) area.style.height = `${Math.min(scrollHeight + 2, MAX_HEIGHT)}px`;
   }, [field, text]);
+}
+
+/** Messages that wait for the running turn; each can be returned to the message field. */
+function Queue() {
+  const { conversation } = useDesk();
+  const waiting = conversation.running.value.slice(1);
+  if (waiting.length === 0) return null;
+  return (
+    <ol class="ak-queue" aria-label={trans.__("Waiting messages")}>
+      {waiting.map((entry, index) => (
+        <li key={entry.id}>
+          <span class="ak-cut">{askedText(entry.prompt) || trans.__("A message")}</span>
+          <span class="ak-state">{index === 0 ? trans.__("next") : trans.__("after %1 others", index + 1)}</span>
+          <button
+            type="button"
+            aria-label={trans.__("Take back: %1", askedText(entry.prompt))}
+            title={trans.__("Return this message to the message field")}
+            onClick={() => void conversation.cancel(entry.id)}
+          >
+            {trans.__("Take back")}
+          </button>
+        </li>
+      ))}
+    </ol>
+  );
+}
+
+/** How much of the model's context this conversation uses. */
+function Gauge() {
+  const desk = useDesk();
+  const context = desk.usage.value?.context;
+  const total = desk.usage.value?.total;
+  const seen = desk.conversation.entries.value.at(-1)?.view.value.context;
+  if (!context || !total) return null;
+  const { tokens, window } = context;
+  const part = window > 0 ? Math.min(1, tokens / window) : 0;
+  const percent = `${Math.round(part * 100)} %`;
+  const words = [
+    window > 0
+      ? trans.__(
+          "About %1 of %2 tokens of the model's context (%3).",
+          formatNumber(tokens),
+          formatNumber(window),
+          percent,
+        )
+      : trans.__("About %1 tokens; the size of the model's context is not known.", formatNumber(tokens)),
+    seen?.dropped ? trans.__("%1 older messages did not fit.", seen.dropped) : "",
+    seen?.shortened ? trans.__("%1 results were shortened.", seen.shortened) : "",
+    seen?.summary ? trans.__("A summary replaces the oldest messages.") : "",
+    trans.__(
+      "Total: %1 tokens read, %2 written.",
+      formatNumber(total.prompt_tokens),
+      formatNumber(total.completion_tokens),
+    ),
+    part > NEARLY ? trans.__("/compact makes it shorter.") : "",
+  ].filter(Boolean);
+  return (
+    <span class="ak-gauge-place">
+      <button type="button" class="ak-gauge" aria-label={trans.__("Context. %1", words.join(" "))}>
+        <span class={part > NEARLY ? "ak-gauge-bar ak-gauge-high" : "ak-gauge-bar"} style={{ "--ak-part": percent }} />
+        {window > 0 && percent}
+      </button>
+      <span class="ak-gauge-words" aria-hidden="true">
+        {words.map((line) => (
+          <span key={line}>{line}</span>
+        ))}
+      </span>
+    </span>
+  );
 }

@@ -1,6 +1,6 @@
 /** An empty conversation, with suggestions for the open notebook. */
 import type { Desk } from "../conversation/panelState";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 import { withParts } from "./withParts";
 import { trans } from "../translation/translation";
 

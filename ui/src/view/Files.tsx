@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import type { Facts } from "../wire/schema";
 import { saveFile } from "../media/saveFile";
 import { formatBytes } from "../turn/labels";
-import { Icon } from "./Icon";
+import { Icon } from "../markdown/Icon";
 import { markInvisible } from "./Source";
 import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
@@ -40,7 +40,7 @@ function File({ file }: { file: Facts }) {
       <bdi class="ak-file-name">{markInvisible(name)}</bdi> <span class="ak-quiet">{size}</span>
       {!file["code"] && (
         <button type="button" class="ak-tool" onClick={() => void fetched()} aria-label={trans.__("Download %1", name)}>
-          <Icon name="download" />
+          <Icon name="save" />
           {trans.__("Download")}
         </button>
       )}

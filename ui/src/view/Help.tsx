@@ -1,6 +1,6 @@
 /** All commands and keys, on one sheet. */
 import { COMMANDS } from "../conversation/commands";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 import { trans } from "../translation/translation";
 
 export function Help() {

@@ -1,6 +1,6 @@
 /** Imports a conversation from a document, after a preview. */
 import { useSignal } from "@preact/signals";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
 import { errorMessage } from "../transport/transport";
@@ -40,7 +40,7 @@ export function Import() {
         accept=".json,.jsonl"
         onChange={(event) => chosen(event.currentTarget.files?.[0] ?? null)}
       />
-      <Problem text={problem.value} name="ak-failure" />
+      <Problem text={problem.value} />
       {seen.value && (
         <>
           <dl class="ak-facts" aria-label={trans.__("Preview of the import")}>

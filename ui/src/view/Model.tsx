@@ -5,7 +5,7 @@ import { useEffect } from "preact/hooks";
 import { formatBytes } from "../turn/labels";
 import type { ModelServers } from "../conversation/modelServers";
 import type { Model } from "../wire/schema";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 import { Elapsed } from "./Elapsed";
 import { AddedServer, AddServer, useModelServers } from "./ModelServers";
 import { StateCard } from "./StateCard";
@@ -42,7 +42,7 @@ export function Model() {
       <Suits />
       <BetterModelOffer />
       {failure && (
-        <p class="ak-failure" role="alert">
+        <p class="ak-problem" role="alert">
           {failure.message} {failure.body.hint}
         </p>
       )}

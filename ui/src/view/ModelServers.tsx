@@ -2,11 +2,10 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { ModelServers, nameOf, type ServerFields } from "../conversation/modelServers";
-import { usePanel } from "../conversation/panelContext";
+import { usePanel, useDesk } from "../conversation/panelContext";
 import { ApiError } from "../transport/transport";
 import { trans } from "../translation/translation";
 import type { ModelServer, ProbeReport } from "../wire/schema";
-import { useDesk } from "./panelStateContext";
 import { Problem } from "./Problem";
 
 /** The servers of the user, loaded with the component. Null for a panel in a cell that may have the rights of the
@@ -189,7 +188,7 @@ function Form({ servers, saved, close }: Adding) {
           {trans.__("Cancel")}
         </button>
       </div>
-      <Problem text={problem.value} name="ak-failure" />
+      <Problem text={problem.value} />
       {report.value && <Report report={report.value} choose={(one) => (model.value = one)} />}
     </form>
   );
@@ -210,7 +209,7 @@ function Report({ report, choose }: { report: ProbeReport; choose: (model: strin
           ? trans.__("%1 is on this machine.", report.host)
           : trans.__("%1 is another machine: conversations leave this one.", report.host)}
       </p>
-      {problem && <p class="ak-failure">{problem}</p>}
+      {problem && <p class="ak-problem">{problem}</p>}
       {models.length > 1 && report.findings.length === 0 && (
         <>
           <p>{trans.__("The server has these models. Choose one and test again:")}</p>

@@ -3,16 +3,13 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Desk } from "../conversation/panelState";
 import { EmptyConversation } from "./EmptyConversation";
 import { Composer } from "./Composer";
-import { OnDesk } from "./panelStateContext";
+import { OnDesk, PanelContext, type PanelParts } from "../conversation/panelContext";
 import { Header } from "./Header";
 import "./shell.css";
 import { SheetView } from "./Sheet";
 import { StateCardList } from "./StateCardList";
-import { PanelContext, type PanelParts } from "../conversation/panelContext";
 import { Turns } from "./Turns";
 import { trans } from "../translation/translation";
-
-export { usePanel as useSurroundings, type PanelParts as Surroundings } from "../conversation/panelContext";
 
 /** Two Escapes within this time stop the running turn. */
 const TWICE_MS = 800;

@@ -4,7 +4,7 @@ interface Message {
   text: string;
   /** Screen readers read an alert at once, a status when they are idle. */
   role?: "alert" | "status";
-  name?: "ak-problem" | "ak-failure" | "ak-hint";
+  name?: "ak-problem" | "ak-hint";
   /** Whether the message is part of a paragraph or of another line. */
   inline?: boolean;
 }

@@ -1,6 +1,7 @@
 /** The review of cell changes: a diff of each one, with buttons to accept or undo it, or all changes of a turn. The
  * status comes from the host and is computed again whenever the notebook changes. */
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { type Change, changeOf, changesOf, isSuperseded, isApproved } from "../turn/cellChanges";
 import { cellName } from "../turn/cellName";
@@ -9,6 +10,7 @@ import type { ChangeKeeper, Standing } from "../notebook/notebook";
 import { canUndo, undoChange, undoTurn } from "../notebook/undo";
 import type { CallBlock, TurnView } from "../turn/turn";
 import { markInvisible } from "./Source";
+import { Output } from "./Output";
 import { Problem } from "./Problem";
 import { usePanel } from "../conversation/panelContext";
 import "./review.css";
@@ -64,47 +66,140 @@ export function Review({ call }: { call: CallBlock }) {
 }
 
 function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
-  const { conversation, host } = usePanel();
+  const { conversation } = usePanel();
+  const { keeper, standing, place } = useStanding(change);
   const said = useSignal("");
-  const keeper = host.notebook?.changes;
-  const version = keeper?.version.value; // grows when the document changes
-  const name = title(
-    change,
-    useMemo(() => keeper?.place(change) ?? -1, [keeper, change, version]),
-  );
+  const name = title(change, place);
   const turn = conversation.entries.value.find((entry) => entry.id === change.turn)?.view.value;
-  const standing = useMemo(() => keeper?.standing(change) ?? "closed", [keeper, change, version]);
   const step = turn ? isSuperseded(turn, change) : false;
   const size = useMemo(() => summary(change), [change]);
   const isOpen = standing === "open" && !isApproved(call);
-  const reject = () => (said.value = undoChange(keeper, change));
   const told = step ? supersededText() : standingText(standing, change, isOpen);
+  const buttons = (
+    <>
+      {isOpen && !step && (change.do === "insert" || change.do === "edit") && (
+        <button type="button" class="ak-primary" onClick={() => keeper?.accept([change])}>
+          {trans.__("Accept")}
+        </button>
+      )}
+      {!step && (standing === "open" || standing === "accepted") && !change.lost && (
+        <button type="button" onClick={() => (said.value = undoChange(keeper, change))}>
+          {isOpen ? trans.__("Reject") : trans.__("Undo")}
+        </button>
+      )}
+    </>
+  );
   return (
-    <div class="ak-review" data-standing={standing} role="group" aria-label={trans.__("Change of a cell: %1", name)}>
-      <details open={isOpen && !step}>
+    <ChangeCard
+      change={change}
+      standing={standing}
+      label={trans.__("Change of a cell: %1", name)}
+      name={name}
+      told={[told, isOpen && change.do !== "move" ? size : ""].filter(Boolean).join(" · ")}
+      open={isOpen && !step}
+      buttons={buttons}
+      problem={said.value}
+    >
+      {change.lost && <p class="ak-quiet">{trans.__("Its text is not shown: %1.", change.lost)}</p>}
+      {!change.lost && change.do !== "move" && (
+        <Diff before={change.before} after={change.after} label={trans.__("The change that was made, line by line")} />
+      )}
+    </ChangeCard>
+  );
+}
+
+/** A correction of a failed cell: the diff, and buttons to accept or reject it. The cell changes only when the user
+ * accepts, and "Undo" takes the change back. Nothing for a turn without one. */
+export function Proposal({ turn }: { turn: TurnView }) {
+  const { conversation } = usePanel();
+  const change = conversation.corrections.proposed.value.find((one) => one.turn === turn.id);
+  const ran = turn.blocks.findLast((block) => block.kind === "call" && block.name === "python");
+  return change ? <Proposed change={change} printed={ran?.kind === "call" ? ran.output : ""} /> : null;
+}
+
+function Proposed({ change, printed }: { change: Change; printed: string }) {
+  const { conversation } = usePanel();
+  const { keeper, standing, place } = useStanding(change);
+  const said = useSignal("");
+  const isOpen = standing === "undone"; // the cell has the source that failed
+  const name = cellName(place >= 0 ? place : change.index);
+  const label = trans.__("Correction of %1", name);
+  const buttons = (
+    <>
+      {isOpen && (
+        <>
+          <button type="button" class="ak-primary" onClick={() => (said.value = keeper?.apply(change) ?? "")}>
+            {trans.__("Accept")}
+          </button>
+          <button type="button" onClick={() => conversation.corrections.reject(change, name)}>
+            {trans.__("Reject")}
+          </button>
+        </>
+      )}
+      {standing === "accepted" && (
+        <button type="button" onClick={() => (said.value = undoChange(keeper, change))}>
+          {trans.__("Undo")}
+        </button>
+      )}
+    </>
+  );
+  return (
+    <ChangeCard
+      change={change}
+      standing={standing}
+      label={label}
+      name={label}
+      told={isOpen ? trans.__("it ran in a draft without the error") : standingText(standing, change, false)}
+      open={isOpen}
+      buttons={buttons}
+      problem={said.value}
+    >
+      <Diff
+        before={change.before}
+        after={change.after}
+        label={trans.__("The proposed change, line by line")}
+        most={Infinity}
+      />
+      {printed && <Output text={printed} label={trans.__("Output in the draft")} />}
+    </ChangeCard>
+  );
+}
+
+/** The status of a change and the current index of its cell, -1 without one. Both follow the document. */
+function useStanding(change: Change) {
+  const keeper = usePanel().host.notebook?.changes;
+  const version = keeper?.version.value; // grows when the document changes
+  const standing = useMemo(() => keeper?.standing(change) ?? "closed", [keeper, change, version]);
+  const place = useMemo(() => keeper?.place(change) ?? -1, [keeper, change, version]);
+  return { keeper, standing, place };
+}
+
+interface Card {
+  change: Change;
+  standing: Standing;
+  label: string;
+  name: string;
+  /** The status in words. */
+  told: string;
+  open: boolean;
+  buttons: ComponentChildren;
+  /** Why the last action was not done; empty if it was. */
+  problem: string;
+  children: ComponentChildren;
+}
+
+/** What the review of a change and a correction have in common. */
+function ChangeCard({ change, standing, label, name, told, open, buttons, problem, children }: Card) {
+  const { host } = usePanel();
+  return (
+    <div class="ak-review" data-standing={standing} role="group" aria-label={label}>
+      <details open={open}>
         <summary>
-          <strong>{name}</strong>{" "}
-          <span class="ak-quiet">{[told, isOpen && change.do !== "move" ? size : ""].filter(Boolean).join(" · ")}</span>
+          <strong>{name}</strong> <span class="ak-quiet">{told}</span>
         </summary>
-        {change.lost && <p class="ak-quiet">{trans.__("Its text is not shown: %1.", change.lost)}</p>}
-        {!change.lost && change.do !== "move" && (
-          <Diff
-            before={change.before}
-            after={change.after}
-            label={trans.__("The change that was made, line by line")}
-          />
-        )}
+        {children}
         <div class="ak-choices">
-          {isOpen && !step && (change.do === "insert" || change.do === "edit") && (
-            <button type="button" class="ak-primary" onClick={() => keeper?.accept([change])}>
-              {trans.__("Accept")}
-            </button>
-          )}
-          {!step && (standing === "open" || standing === "accepted") && !change.lost && (
-            <button type="button" onClick={reject}>
-              {isOpen ? trans.__("Reject") : trans.__("Undo")}
-            </button>
-          )}
+          {buttons}
           {change.do !== "delete" && standing !== "gone" && standing !== "closed" && (
             <button type="button" onClick={() => host.notebook?.reveal(change.cell)}>
               {trans.__("Show cell")}
@@ -112,7 +207,7 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
           )}
         </div>
       </details>
-      <Problem text={said.value} role="status" />
+      <Problem text={problem} role="status" />
     </div>
   );
 }
@@ -183,7 +278,7 @@ function summary(change: Change): string {
 }
 
 /** The status of a change in words; empty where the buttons say it. */
-export function standingText(standing: Standing, change: Change, isOpen: boolean): string {
+function standingText(standing: Standing, change: Change, isOpen: boolean): string {
   switch (standing) {
     case "open":
       if (change.do === "delete" || change.do === "move") return "";

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Row } from "../conversation/sessions";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 import { DATE_ALONE, formatMoment, trans } from "../translation/translation";
 
 const SETTLED_MS = 250;
@@ -36,7 +36,7 @@ export function SessionList() {
         </p>
       )}
       {failure && (
-        <p class="ak-failure" role="alert">
+        <p class="ak-problem" role="alert">
           {failure.message}{" "}
           <button type="button" onClick={() => void sessions.find(words.value)}>
             {trans.__("Try again")}

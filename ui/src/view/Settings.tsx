@@ -2,14 +2,18 @@
  * whose configuration decides. */
 import { useSignal } from "@preact/signals";
 import { useCallback, useEffect } from "preact/hooks";
-import { usePanel } from "../conversation/panelContext";
+import { usePanel, useDesk } from "../conversation/panelContext";
 import { MAX_INSTRUCTIONS } from "../conversation/preferences";
 import type { Rules } from "../conversation/serverRules";
-import { instructionsOf, storeInstructions } from "../conversation/sessionInstructions";
 import { lookupTable } from "../turn/labels";
 import { trans } from "../translation/translation";
 import type { Permissions, Session, Trust } from "../wire/schema";
-import { useDesk } from "./panelStateContext";
+import type { Transport } from "../transport/transport";
+import type { Conversation } from "../conversation/conversation";
+
+/** The instructions of one conversation are in the metadata of its session on the server. They are not part of the
+ * notebook: a notebook that comes from somebody else brings none. */
+const KEY = "agent_kernel.instructions";
 
 function verdict(permission: string): string {
   switch (permission) {
@@ -213,4 +217,22 @@ function TrustedFolders({ trust }: { trust: Trust | null }) {
       </ul>
     </>
   );
+}
+
+const instructionsOf = (session: Session | null): string => {
+  const text = session?.metadata[KEY];
+  return typeof text === "string" ? text : "";
+};
+
+/** Rejects with ApiError. */
+async function storeInstructions(
+  transport: Transport,
+  conversation: Conversation,
+  session: Session,
+  text: string,
+): Promise<void> {
+  const metadata = Object.fromEntries(Object.entries(session.metadata).filter(([name]) => name !== KEY));
+  const described = text.trim() ? { ...metadata, [KEY]: text.trim() } : metadata;
+  const changed = await transport.request<Session>("PATCH", `sessions/${session.id}`, { metadata: described });
+  if (conversation.session.value?.id === session.id) conversation.session.value = changed;
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { Branches } from "./Branches";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 import { ButtonIcon } from "./ButtonIcon";
 import { Help } from "./Help";
 import { Import } from "./Import";

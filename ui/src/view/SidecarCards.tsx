@@ -4,7 +4,7 @@ import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError } from "../transport/transport";
 import { formatBytes } from "../turn/labels";
-import type { Arrival, Sidecar } from "../wire/sidecar";
+import type { Arrival, Sidecar } from "../wire/bodyTypes";
 import "./arrivals.css";
 import { withParts } from "./withParts";
 import { Problem } from "./Problem";

@@ -4,12 +4,13 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { browserStorage } from "../conversation/browserStorage";
 import { SidecarCards, shownNotes } from "./SidecarCards";
-import { SinceLastVisitCard } from "./SinceLastVisitCard";
-import { useDesk } from "./panelStateContext";
+import { useDesk, usePanel } from "../conversation/panelContext";
 import { MissingModel } from "./Model";
 import { StateCard } from "./StateCard";
-import { usePanel } from "../conversation/panelContext";
 import { trans } from "../translation/translation";
+
+/** Number of prompts that are listed, the newest ones. */
+const NAMED = 3;
 
 const SAID = "a larger model was offered";
 
@@ -250,3 +251,51 @@ function LargerModel() {
     </StateCard>
   );
 }
+
+/** A card with what happened while the user was away, and possible actions. */
+function SinceLastVisitCard() {
+  const desk = useDesk();
+  const news = desk.away.news.value;
+  if (!news) return null;
+  const { turns, more, approvals, lost } = news;
+  const failed = turns.filter(({ state }) => state !== "committed").length;
+  return (
+    <StateCard tone="info" close={() => desk.away.dismiss()}>
+      <p>{trans.__("Since your last visit:")}</p>
+      <ul class="ak-away">
+        {turns.length > 0 && (
+          <li>
+            {more
+              ? trans.__("%1 turns or more ended", turns.length)
+              : trans._n("a turn ended", "%1 turns ended", turns.length)}
+            {failed > 0 &&
+              `, ${turns.length === 1 ? trans.__("without an answer") : trans.__("%1 of them without an answer", failed)}`}
+            :{" "}
+            {turns
+              .slice(-NAMED)
+              .map(({ prompt }) => brief(prompt.trim()))
+              .join("; ")}
+            {turns.length > NAMED && ` ${trans.__("and %1 earlier", turns.length - NAMED)}`}
+          </li>
+        )}
+        {approvals.map(({ approval, label, name, target }) => (
+          <li key={approval}>
+            {trans.__("%1 waits for your answer", label || name)}
+            {target && `: ${target}`}
+          </li>
+        ))}
+        {lost.kernel && <li>{trans.__("variables of earlier turns are gone: the kernel is new")}</li>}
+        {lost.sandbox && lost.pieces > 0 && (
+          <li>
+            {trans.__("variables of the sandbox are gone: %1", lost.sandbox)}{" "}
+            <button type="button" onClick={() => void desk.askToRebuild()}>
+              {trans.__("Rebuild the variables...")}
+            </button>
+          </li>
+        )}
+      </ul>
+    </StateCard>
+  );
+}
+
+const brief = (prompt: string): string => (prompt.length > 60 ? `${prompt.slice(0, 57)}...` : prompt);

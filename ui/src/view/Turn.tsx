@@ -1,27 +1,28 @@
 /** A prompt and its answer. A complete block is rendered once and left alone as long as it is the same object. */
-import { useMemo } from "preact/hooks";
+import { useMemo, useLayoutEffect, useRef } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
 import { askedText } from "../turn/askedText";
 import { groupBlocks, type Line } from "../turn/groups";
-import { hasOpenApproval, type TextBlock } from "../turn/turn";
+import { hasOpenApproval, type TextBlock, type NoticeBlock, type TurnView } from "../turn/turn";
 import type { CheckedNumber } from "../wire/events";
-import { Call } from "./Call";
-import { UnfinishedTurn } from "./UnfinishedTurn";
+import { Call, CallGroup } from "./Call";
 import { Files } from "./Files";
 import { TurnFooter } from "./TurnFooter";
 import { ErrorBoundary } from "./ErrorBoundary";
-import { Notice } from "./Notice";
 import { CheckedNumbers } from "./CheckedNumbers";
-import { Prompt } from "./Prompt";
-import { Proposal } from "./Proposal";
-import { CallGroup } from "./CallGroup";
-import { Reasoning } from "./Reasoning";
-import { ReviewTurn } from "./Review";
+import { Proposal, ReviewTurn } from "./Review";
 import { RowsAnswer } from "./RowsAnswer";
 import { usePanel } from "../conversation/panelContext";
-import { describeLeftOut, WaitingLine } from "./WaitingLine";
 import { trans } from "../translation/translation";
+import { useSignal } from "@preact/signals";
+import { shownTitle } from "../turn/cellName";
+import { Gallery } from "../media/Gallery";
+import { serverText, endOf, waitingText } from "../turn/serverTexts";
+import { Icon } from "../markdown/Icon";
+import { markInvisible, Source } from "./Source";
+import { formatDuration } from "../turn/labels";
+import { Elapsed } from "./Elapsed";
 
 export function Turn({ entry }: { entry: Entry }) {
   const turn = entry.view.value;
@@ -119,4 +120,177 @@ function Answer({ block, numbers }: { block: TextBlock; numbers: readonly Checke
       <Markdown text={block.text} done={block.done} />
     </CheckedNumbers>
   );
+}
+
+/** The prompt of a turn, with its attachments. */
+function Prompt({ entry }: { entry: Entry }) {
+  const { host } = usePanel();
+  const body = useRef<HTMLDivElement>(null);
+  const whole = useSignal(false);
+  const cut = useSignal(false);
+  useLayoutEffect(() => {
+    const { current } = body;
+    if (current && !whole.value) cut.value = current.scrollHeight > current.clientHeight + 1;
+  }, [entry.prompt]);
+  return (
+    <div class="ak-prompt">
+      {(entry.context.length > 0 || entry.cell) && (
+        <p class="ak-chips">
+          {entry.cell && host.notebook && (
+            <button type="button" class="ak-chip ak-tool" onClick={() => host.notebook?.reveal(entry.cell)}>
+              {trans.__("Show cell")}
+            </button>
+          )}
+          {entry.context.map((chip) => (
+            <span class="ak-chip" key={chip}>
+              <bdi>{shownTitle(chip)}</bdi>
+            </span>
+          ))}
+        </p>
+      )}
+      <div class={`ak-asked-text ${whole.value ? "" : "ak-clamped"}`} dir="auto" ref={body}>
+        {askedText(entry.prompt) || <span class="ak-quiet">{trans.__("Asked elsewhere")}</span>}
+      </div>
+      {entry.media && entry.media.length > 0 && (
+        <Gallery media={entry.media} session={entry.view.value.session} alt={trans.__("Attachment")} />
+      )}
+      {cut.value && (
+        <button type="button" class="ak-link" aria-expanded={whole.value} onClick={() => (whole.value = !whole.value)}>
+          {whole.value ? trans.__("Show less") : trans.__("Show all of it")}
+        </button>
+      )}
+    </div>
+  );
+}
+
+function levelWord(level: string): string {
+  if (level === "warning") return trans.__("Note:");
+  return level === "error" ? trans.__("Problem:") : "";
+}
+
+/** A notice in one line, with its details folded below it. Its level is in a word, not only in its colour. */
+function Notice({ block: { level, text, details } }: { block: NoticeBlock }) {
+  const weight = levelWord(level);
+  const words = (
+    <span>
+      {weight && `${weight} `}
+      {serverText(text)}
+    </span>
+  );
+  if (details) {
+    return (
+      <details class="ak-notice-details">
+        <summary>{words}</summary>
+        <pre>{markInvisible(details)}</pre>
+      </details>
+    );
+  }
+  return (
+    <p class={`ak-notice ${weight ? "ak-notice-strong" : ""}`}>
+      <Icon name={weight ? "warning" : "info"} />
+      {words}
+    </p>
+  );
+}
+
+/** The reasoning of a model as one line, which opens to the text. */
+function Reasoning({ block }: { block: TextBlock }) {
+  const open = useSignal(false);
+  const took = formatDuration(block.ended - block.began);
+  return (
+    <div>
+      <button type="button" class="ak-row" aria-expanded={open.value} onClick={() => (open.value = !open.value)}>
+        <Icon name="reasoning" />
+        <span class="ak-verb">{block.done ? trans.__("Reasoning") : trans.__("Reasoning...")}</span>
+        <span class="ak-outcome">{block.done ? took : <Elapsed since={block.began} />}</span>
+      </button>
+      {open.value && (
+        <div class="ak-inside">
+          <Markdown text={block.text} done={block.done} />
+        </div>
+      )}
+    </div>
+  );
+}
+
+/** Why a turn ended without an answer, and what the user can do. */
+function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }) {
+  const { conversation } = usePanel();
+  if (turn.state === "open" || turn.state === "committed") return null;
+  const details = Object.entries(turn.error?.details ?? {});
+  return (
+    <div class="ak-ended">
+      <p>
+        <Icon name={turn.state === "cancelled" ? "info" : "warning"} />
+        <span>
+          {endOf(turn)} {turn.error?.hint}
+        </span>
+      </p>
+      {details.length > 0 && (
+        <details>
+          <summary>{trans.__("Details")}</summary>
+          <Source
+            code={details.map(([name, value]) => `${name}: ${JSON.stringify(value)}`).join("\n")}
+            language=""
+            label={trans.__("Details")}
+          />
+        </details>
+      )}
+      {turn.state !== "cancelled" && (
+        <button type="button" onClick={() => void conversation.retry(entry)}>
+          {trans.__("Try again")}
+        </button>
+      )}
+    </div>
+  );
+}
+
+/** What a turn waits for before its next text, and which parts of the conversation the model does not see. */
+function WaitingLine({ turn }: { turn: TurnView }) {
+  if (turn.state !== "open") return null;
+  const left = describeLeftOut(turn);
+  const quiet = !turn.waiting && turn.blocks.length > 0;
+  return (
+    <>
+      {left && <p class="ak-quiet">{left}</p>}
+      {!quiet && (
+        <div class="ak-waiting">
+          <span class="ak-dots" aria-hidden="true" />
+          <span>{waitingLineText(turn)}</span>
+          {turn.loading !== null && (
+            <progress max={1} value={turn.loading} aria-label={waitingText(turn.waiting)}>
+              {Math.round(turn.loading * 100)} %
+            </progress>
+          )}
+        </div>
+      )}
+    </>
+  );
+}
+
+function waitingLineText({ waiting: why, place, loading, began }: TurnView): string {
+  const waiting = waitingText(why);
+  if (place > 0)
+    return place === 1
+      ? trans.__("In the queue: next (%1)", waiting)
+      : trans._n("In the queue: %1 turn before it (%2)", "In the queue: %1 turns before it (%2)", place, waiting);
+  if (waiting) return loading === null ? waiting : `${waiting}, ${Math.round(loading * 100)} %`;
+  return began > 0 ? trans.__("Thinking") : trans.__("Sending");
+}
+
+/** A sentence about earlier messages that were left out or shortened; empty if none were. */
+function describeLeftOut({ context }: TurnView): string {
+  if (!context || (context.dropped === 0 && context.shortened === 0)) return "";
+  const parts = [
+    context.dropped > 0 &&
+      trans._n(
+        "%1 earlier message did not fit and is left out",
+        "%1 earlier messages did not fit and are left out",
+        context.dropped,
+      ),
+    context.dropped > 0 && context.summary && trans.__("a summary replaces them"),
+    context.shortened > 0 &&
+      trans._n("%1 long result is shortened", "%1 long results are shortened", context.shortened),
+  ];
+  return `${parts.filter((part) => part !== false).join("; ")}.`;
 }

@@ -9,9 +9,10 @@ import { needsAnswer, type TurnView } from "../turn/turn";
 import { formatDuration, stateOf } from "../turn/labels";
 import { Elapsed } from "./Elapsed";
 import { usePanel } from "../conversation/panelContext";
-import { Versions } from "./Versions";
 import { formatNumber, trans } from "../translation/translation";
-import { errorMessage } from "../transport/transport";
+import { errorMessage, ApiError } from "../transport/transport";
+import { Icon } from "../markdown/Icon";
+import { Problem } from "./Problem";
 
 export function TurnFooter({ entry, turn }: { entry: Entry; turn: TurnView }) {
   return (
@@ -120,3 +121,59 @@ function Actions({ entry, turn }: { entry: Entry; turn: TurnView }) {
 /** The text of the answer, without its calls. */
 export const markdown = (turn: TurnView): string =>
   turn.blocks.flatMap((block) => (block.kind === "text" ? [block.text.trim()] : [])).join("\n\n");
+
+interface Listed {
+  versions: { turn: string; branch: string }[];
+}
+
+/** Switches between several answers to one prompt, each on its own branch. */
+function Versions({ turn }: { turn: TurnView }) {
+  const { conversation, host } = usePanel();
+  const problem = useSignal("");
+  const { version } = turn;
+  if (!version || version.count < 2) return null;
+  const to = async (step: number) => {
+    problem.value = "";
+    try {
+      const path = `turns/${turn.id}/versions?session=${encodeURIComponent(turn.session)}`;
+      const { versions } = await host.transport.request<Listed>("GET", path);
+      const other = versions[versions.findIndex((one) => one.turn === turn.id) + step];
+      if (other) await conversation.toBranch(other.branch);
+    } catch (error) {
+      problem.value = error instanceof ApiError ? error.message : trans.__("The branch could not be shown.");
+    }
+  };
+  return (
+    <span class="ak-versions" role="group" aria-label={trans.__("Version %1 of %2", version.number, version.count)}>
+      <Arrow name="left" label={trans.__("Previous version")} off={version.number <= 1} onClick={() => void to(-1)} />
+      <span title={trans.__("Branch %1", version.branch)}>
+        {version.number}/{version.count}
+      </span>
+      <Arrow
+        name="right"
+        label={trans.__("Next version")}
+        off={version.number >= version.count}
+        onClick={() => void to(1)}
+      />
+      <Problem text={problem.value} inline />
+    </span>
+  );
+}
+
+function Arrow({
+  name,
+  label,
+  off,
+  onClick,
+}: {
+  name: "left" | "right";
+  label: string;
+  off: boolean;
+  onClick: () => void;
+}) {
+  return (
+    <button type="button" class="ak-tool" aria-label={label} title={label} disabled={off} onClick={onClick}>
+      <Icon name={name} />
+    </button>
+  );
+}

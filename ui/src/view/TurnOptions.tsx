@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import type { Permission } from "../conversation/composerState";
 import type { Where } from "../conversation/preferences";
 import { trans } from "../translation/translation";
-import { useDesk } from "./panelStateContext";
+import { useDesk } from "../conversation/panelContext";
 
 /** A label and a description for each value. */
 type Words<Value extends string> = Record<Value, [string, string]>;

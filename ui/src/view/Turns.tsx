@@ -1,17 +1,19 @@
 /** The list of turns, scrolled to its end. Earlier turns are loaded by scrolling up. Distant turns stay in the page, so
  * that it can be searched, but are not laid out (`content-visibility`). */
-import { useSignal } from "@preact/signals";
+import { useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { Announcer } from "./Announcer";
-import { Icon } from "./Icon";
+import { Icon } from "../markdown/Icon";
 import { Scroll } from "./scroll";
 import { usePanel } from "../conversation/panelContext";
 import { Turn } from "./Turn";
 import "./turns.css";
-import { useTurnKeys } from "./turnKeys";
 import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
 import { errorMessage } from "../transport/transport";
+import { announcements, type Announcement } from "../turn/announcements";
+import type { TurnView } from "../turn/turn";
+
+const ASKED_FOR_MS = 300;
 
 export function Turns() {
   const { conversation } = usePanel();
@@ -84,3 +86,82 @@ function Older() {
     </p>
   );
 }
+
+/** Keys of the conversation, anywhere in the panel: Alt+Up and Alt+Down move between turns, Alt+Enter moves to the
+ * first open approval. */
+function useTurnKeys(log: { current: HTMLElement | null }): void {
+  useEffect(() => {
+    const panel = log.current?.closest<HTMLElement>(".ak-panel") ?? log.current;
+    const pressed = (event: KeyboardEvent) => {
+      if (!log.current || !event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      const goal =
+        event.key === "Enter"
+          ? log.current.querySelector<HTMLElement>(".ak-approval")
+          : event.key === "ArrowUp" || event.key === "ArrowDown"
+            ? neighbouringTurn(log.current, event.key === "ArrowUp" ? -1 : 1)
+            : null;
+      if (!goal) return;
+      event.preventDefault();
+      goal.focus({ preventScroll: true });
+      goal.scrollIntoView({ block: event.key === "Enter" ? "nearest" : "start" });
+    };
+    panel?.addEventListener("keydown", pressed);
+    return () => panel?.removeEventListener("keydown", pressed);
+  }, []);
+}
+
+/** Starts at the turn with the focus, or at the end. */
+function neighbouringTurn(log: HTMLElement, step: number): HTMLElement | null {
+  const turns = [...log.querySelectorAll<HTMLElement>(".ak-turn")];
+  const here = turns.findIndex((turn) => turn.contains(document.activeElement));
+  return turns[here < 0 ? turns.length - 1 : Math.max(0, Math.min(here + step, turns.length - 1))] ?? null;
+}
+
+/** Announces the progress of running turns to screen readers; the conversation itself is silent, because otherwise each
+ * word would be read. Turns that were loaded complete are not announced. A question is announced after a short delay,
+ * since many are answered by earlier grants, and removed when it is answered. */
+function Announcer() {
+  const { conversation, host } = usePanel();
+  const seen = useRef(new Map<string, TurnView>());
+  const quiet = useSignal("");
+  const urgent = useSignal("");
+  const question = useSignal("");
+  const later = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useSignalEffect(() => {
+    if (conversation.waiting.value.length > 0) return;
+    clearTimeout(later.current);
+    question.value = "";
+  });
+  useSignalEffect(() => {
+    const told = conversation.entries.value.flatMap((entry) => {
+      const now = entry.view.value;
+      const before = seen.current.get(entry.id);
+      if (before === now) return [];
+      seen.current.set(entry.id, now);
+      return before?.state === "open" ? announcements(before, now, host.notebook?.places?.cells()) : [];
+    });
+    const said = (which: (one: Announcement) => boolean) =>
+      told
+        .filter(which)
+        .map((one) => one.text)
+        .join("\n");
+    const [calm, loud, asked] = [said((one) => !one.urgent), said((one) => one.urgent && !one.asks), said(isQuestion)];
+    if (calm) quiet.value = calm;
+    if (loud) urgent.value = loud;
+    if (!asked) return;
+    clearTimeout(later.current);
+    later.current = setTimeout(() => (question.value = asked), ASKED_FOR_MS);
+  });
+  return (
+    <>
+      <div class="ak-unseen ak-aloud" role="status">
+        {quiet.value}
+      </div>
+      <div class="ak-unseen ak-aloud" role="alert">
+        {question.value || urgent.value}
+      </div>
+    </>
+  );
+}
+
+const isQuestion = (one: Announcement): boolean => one.asks === true;

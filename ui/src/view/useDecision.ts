@@ -13,7 +13,7 @@ export interface Choice {
   edited?: string;
 }
 
-export interface Deciding {
+interface Deciding {
   decide: (choice: Choice) => Promise<void>;
   sending: Signal<boolean>;
   /** Why the answer was not accepted; empty if it was. */

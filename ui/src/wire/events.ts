@@ -24,7 +24,7 @@ export interface CheckedNumber {
   shown?: string;
 }
 
-export interface TokenLogprob {
+interface TokenLogprob {
   text: string;
   logprob: number;
 }

@@ -10,7 +10,7 @@ export type Serving = Omit<schema.Serve, "do">;
 
 /** What changed in a session. After `deleted` and `cleared` nothing is left; after the others the client should load
  * the session again. */
-export type ChangeKind = "title" | "described" | "branch" | "undone" | "cleared" | "outputs" | "compacted" | "deleted";
+type ChangeKind = "title" | "described" | "branch" | "undone" | "cleared" | "outputs" | "compacted" | "deleted";
 
 /** A question that waits for the user; its details are in an event of the turn. */
 export interface WaitingApproval {
@@ -29,7 +29,7 @@ export interface WaitingApproval {
 /** The first response to `watch`, also after a reconnect. A `revision` other than the known one means that something
  * was missed. For a kernel `session` is the one that its notebook is bound to. The running turns and open questions
  * follow. */
-export interface Watching {
+interface Watching {
   type: "watching";
   session: string | null;
   kernel: string;

@@ -7,7 +7,7 @@ import { cellOfLastError } from "../../src/lab/prompts";
 import { LabNotebook } from "../../src/lab/notebook";
 
 vi.mock("@jupyterlab/notebook", () => ({ NotebookActions: {} }));
-vi.mock("../../src/lab/changes", () => ({ LabChanges: vi.fn() }));
+vi.mock("../../src/lab/changes", () => ({ LabChanges: vi.fn(), countChanges: () => () => undefined }));
 vi.mock("@lumino/widgets", () => ({}));
 
 /** One of Lab's signals, which counts who hears it. */

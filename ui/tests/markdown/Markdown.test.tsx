@@ -1,19 +1,8 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { place } from "../place";
 import { Markdown } from "../../src/markdown/Markdown";
-
-let place: HTMLElement;
-
-beforeEach(() => {
-  place = document.createElement("div");
-  document.body.append(place);
-});
-
-afterEach(() => {
-  render(null, place);
-  place.remove();
-});
 
 function show(text: string, done = true): HTMLElement {
   void act(() => render(<Markdown text={text} done={done} />, place));

@@ -2,9 +2,9 @@ import { render } from "preact";
 import { useRef } from "preact/hooks";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { place } from "../place";
 import { useNear } from "../../src/markdown/useNear";
 
-let place: HTMLElement;
 let told: (seen: { isIntersecting: boolean }[]) => void = () => undefined;
 
 class Sight {
@@ -23,12 +23,9 @@ function Part() {
 
 beforeEach(() => {
   vi.stubGlobal("IntersectionObserver", Sight);
-  place = document.body.appendChild(document.createElement("div"));
   void act(() => render(<Part />, place));
 });
 afterEach(() => {
-  render(null, place);
-  place.remove();
   vi.unstubAllGlobals();
 });
 

@@ -1,16 +1,17 @@
 /** Every payload in every part that shows words of others. What a browser does with them is in tests/browser. */
 import { render, type ComponentChild } from "preact";
 import { act } from "preact/test-utils";
-import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
+import { place } from "../place";
 import { CodeBlock } from "../../src/markdown/CodeBlock";
 import { imageOf } from "../../src/markdown/mermaid";
 import { Markdown } from "../../src/markdown/Markdown";
 import { Formula } from "../../src/markdown/Formula";
 import { highlight } from "../../src/markdown/languages";
 import { sanitise, type Kind } from "../../src/markdown/sanitise";
-import { cellOf } from "../../src/media/Chart";
+import { cellOf } from "../../src/media/Media";
 import { JsonTree } from "../../src/media/JsonTree";
-import { clean } from "../../src/media/Svg";
+import { clean } from "../../src/media/Picture";
 import { HtmlTable, RowsTable } from "../../src/media/Table";
 import corpus from "../../../tests/corpus/xss.json";
 
@@ -42,18 +43,6 @@ function wrong(root: ParentNode): string[] {
 }
 
 const ours = (name: string): boolean => name === "" || /^(?:ak-[\w-]+|hljs-[a-z_-]+|[a-z]+__?)$/.test(name);
-
-let place: HTMLElement;
-
-beforeEach(() => {
-  place = document.createElement("div");
-  document.body.append(place);
-});
-
-afterEach(() => {
-  render(null, place);
-  place.remove();
-});
 
 function shown(view: ComponentChild): HTMLElement {
   void act(() => render(view, place));

@@ -2,26 +2,23 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { place } from "../place";
 import { PanelContext, type PanelParts } from "../../src/conversation/panelContext";
-import { CopyAsCell } from "../../src/media/CopyAsCell";
+import { CopyAsCell } from "../../src/media/Media";
 import { WidgetNotebook } from "../../src/widget/notebook";
 
 const CODE = "df.plot()";
 const COPIED = "There is no notebook here, so the code was copied.";
 
-let place: HTMLElement;
 let said: string[];
 const clipboard = { writeText: vi.fn(() => Promise.resolve()) };
 
 beforeEach(() => {
-  place = document.body.appendChild(document.createElement("div"));
   said = [];
   clipboard.writeText.mockClear();
   vi.stubGlobal("navigator", { clipboard });
 });
 afterEach(() => {
-  render(null, place);
-  place.remove();
   vi.unstubAllGlobals();
 });
 

@@ -1,17 +1,14 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { place } from "../place";
 import { PanelContext, type PanelParts } from "../../src/conversation/panelContext";
 import { Media } from "../../src/media/Media";
 
-let place: HTMLElement;
 beforeEach(() => {
   vi.stubGlobal("IntersectionObserver", undefined); // what is in the page counts as visible
-  place = document.body.appendChild(document.createElement("div"));
 });
 afterEach(() => {
-  render(null, place);
-  place.remove();
   vi.unstubAllGlobals();
 });
 

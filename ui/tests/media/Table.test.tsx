@@ -1,17 +1,9 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
+import { place } from "../place";
 import { isRows, type Rows } from "../../src/media/rows";
 import { HtmlTable, RowsTable } from "../../src/media/Table";
-
-let place: HTMLElement;
-beforeEach(() => {
-  place = document.body.appendChild(document.createElement("div"));
-});
-afterEach(() => {
-  render(null, place);
-  place.remove();
-});
 
 const TABLE = { columns: [{ name: "month", type: "str" }], index: [0], rows: [["May"]], shape: [1, 1] };
 

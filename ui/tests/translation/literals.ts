@@ -9,6 +9,8 @@ export interface Literals {
   bypassing: string[];
   /** Calls whose text is not a literal: the catalog could not be compared with them. */
   computed: string[];
+  /** Calls that run while the module is loaded, before the translation is set. */
+  early: string[];
 }
 
 const SHOWN_ATTRIBUTES = new Set(["title", "aria-label", "placeholder", "label", "alt"]);
@@ -21,7 +23,7 @@ const SENTENCE = /^\p{Lu}\p{Ll}+|\p{L}{2,} \p{L}|\p{L}: $/u;
 
 export function literalsOf(name: string, source: string): Literals {
   const file = ts.createSourceFile(name, source, ts.ScriptTarget.Latest, true, ts.ScriptKind.TSX);
-  const found: Literals = { translated: [], bypassing: [], computed: [] };
+  const found: Literals = { translated: [], bypassing: [], computed: [], early: [] };
   visit(file, found, { shown: false });
   return found;
 }
@@ -30,6 +32,7 @@ function visit(node: ts.Node, found: Literals, at: { shown: boolean }): void {
   if (ts.isImportDeclaration(node) || ts.isExportDeclaration(node) || ts.isTypeNode(node)) return;
   if (ts.isCallExpression(node) && isTranslation(node)) {
     takeTranslated(node, found);
+    if (!ts.findAncestor(node, isLater)) found.early.push(node.getText());
     const values = node.arguments.slice(node.expression.getText().endsWith("_n") ? 2 : 1);
     for (const value of values) visit(value, found, at);
     return;
@@ -47,6 +50,9 @@ function visit(node: ts.Node, found: Literals, at: { shown: boolean }): void {
   const child = ts.isJsxExpression(node) && (ts.isJsxElement(node.parent) || ts.isJsxFragment(node.parent));
   ts.forEachChild(node, (below) => visit(below, found, child ? { shown: true } : at));
 }
+
+/** What runs after the module is loaded: functions, and the fields of an object. */
+const isLater = (node: ts.Node): boolean => ts.isFunctionLike(node) || ts.isPropertyDeclaration(node);
 
 /** `trans.__(...)` and `trans._n(...)`; also `texts.__`, whose texts are those of a schema. */
 function isTranslation({ expression }: ts.CallExpression): boolean {

@@ -31,7 +31,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
     "error of cell …", // shownTitle translates it
   ],
   "conversation/conversation.ts": ["session without a notebook"],
-  "conversation/panelContext.ts": ["This component must be rendered inside of a panel."],
+  "conversation/panelContext.ts": ["This component must be rendered inside of a panel.", "outside of a panel"],
   "conversation/preferences.ts": ["enter makes a new line"],
   "conversation/sessions.ts": ["no upload"],
   "lab/commands.ts": ["Accel Shift L", "Notebook"],
@@ -46,7 +46,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "lab/sidebar.ts": ["agent-kernel: the settings of the panel cannot be loaded; their defaults apply."],
   "lab/status.ts": ["ak-status jp-StatusBar-TextItem"],
   "markdown/elements.tsx": ["noopener noreferrer nofollow"],
-  "media/Chart.tsx": ["plotly"],
+  "media/Media.tsx": ["plotly"],
   "media/Picture.tsx": ["no frames"],
   "media/rows.ts": ["NaN", "NaT", "True", "False"],
   "transport/server.ts": ["Authorization", "Content-Type"],
@@ -59,7 +59,6 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "view/ModelServers.tsx": ["http://localhost:8000/v1"],
   "view/Source.tsx": ["U+"],
   "view/StateCardList.tsx": ["a larger model was offered"],
-  "view/panelStateContext.ts": ["outside of a panel"],
   "webapp/login.ts": [
     "cat ~/.local/share/agent-kernel/serve-token",
     "agent-kernel token new --user NAME \\\n  --scope turns --scope sessions \\\n  --scope files",
@@ -72,12 +71,14 @@ test("the check finds texts that bypass the translation", () => {
     const a = <p title="Two words">Hello {name}{late && "late"}</p>;
     const b = key === "Enter" ? trans.__("Press %1", "the key") : \`\${n} turns\`;
     const c = trans.__(label);
+    const e = () => trans.__("late");
     const d = { gone: "removed: ", kind: "note", where: "http:" };
   `;
   expect(literalsOf("a.tsx", source)).toEqual({
-    translated: [{ one: "Press %1" }],
+    translated: [{ one: "Press %1" }, { one: "late" }],
     bypassing: ["Two words", "Hello", "late", "the key", "removed: "],
     computed: ["trans.__(label)"],
+    early: ['trans.__("Press %1", "the key")', "trans.__(label)"],
   });
 });
 
@@ -96,6 +97,10 @@ test("every text is a literal where it is translated, so that the catalog can be
     "translation/translation.ts: current.texts.__(text, ...values)",
     "translation/translation.ts: current.texts._n(one, many, count, ...values)",
   ]);
+});
+
+test("no text is translated while its module is loaded", () => {
+  expect([...FOUND].flatMap(([file, { early }]) => early.map((call) => `${file}: ${call}`))).toEqual([]);
 });
 
 test("the German catalog has every text with the same values, and no other", () => {

@@ -2,12 +2,11 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
 import { beforeEach, expect, test } from "vitest";
+import { place } from "../place";
 import { Markdown } from "../../src/markdown/Markdown";
 import { CheckedNumbers } from "../../src/view/CheckedNumbers";
 import { revealedCall } from "../../src/view/revealedCall";
 import type { CheckedNumber } from "../../src/wire/events";
-
-let place: HTMLElement;
 
 const computed = (text: string, line = 2): CheckedNumber => ({
   start: 0,
@@ -21,7 +20,6 @@ const computed = (text: string, line = 2): CheckedNumber => ({
 const open = (text: string): CheckedNumber => ({ start: 0, end: text.length, text, status: "open" });
 
 beforeEach(() => {
-  place = document.body.appendChild(document.createElement("div"));
   revealedCall.value = null;
 });
 

@@ -1,16 +1,13 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { place } from "../place";
 import { ErrorBoundary } from "../../src/view/ErrorBoundary";
 
-let place: HTMLElement;
 beforeEach(() => {
-  place = document.body.appendChild(document.createElement("div"));
   vi.spyOn(console, "error").mockImplementation(() => undefined);
 });
 afterEach(() => {
-  render(null, place);
-  place.remove();
   vi.restoreAllMocks();
 });
 

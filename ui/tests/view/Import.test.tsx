@@ -1,17 +1,16 @@
 import { render } from "preact";
 import { act } from "preact/test-utils";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
+import { place } from "../place";
 import type { Desk } from "../../src/conversation/panelState";
-import { OnDesk } from "../../src/view/panelStateContext";
+import { OnDesk } from "../../src/conversation/panelContext";
 import { Import } from "../../src/view/Import";
 
-let place: HTMLElement;
 const answers = new Map<string, { settle: (seen: object) => void; fail: (error: Error) => void }>();
 
 beforeEach(() => {
   const preview = (file: File) => new Promise((settle, fail) => answers.set(file.name, { settle, fail }));
   const desk = { sessions: { preview }, conversation: { query: "" } } as unknown as Desk;
-  place = document.body.appendChild(document.createElement("div"));
   void act(() =>
     render(
       <OnDesk.Provider value={desk}>
@@ -21,11 +20,6 @@ beforeEach(() => {
     ),
   );
 });
-afterEach(() => {
-  render(null, place);
-  place.remove();
-});
-
 async function choose(name: string): Promise<void> {
   const input = place.querySelector("input");
   Object.defineProperty(input, "files", { value: [new File(["{}"], name)], configurable: true });

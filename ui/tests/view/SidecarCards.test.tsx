@@ -3,12 +3,13 @@ import { signal } from "@preact/signals";
 import { render } from "preact";
 import { act } from "preact/test-utils";
 import { beforeEach, expect, test, vi } from "vitest";
+import { place } from "../place";
 import type { Conversation } from "../../src/conversation/conversation";
 import type { PanelHost } from "../../src/conversation/panelContext";
 import { ApiError } from "../../src/transport/transport";
 import { SidecarCards } from "../../src/view/SidecarCards";
 import { PanelContext } from "../../src/conversation/panelContext";
-import type { Sidecar } from "../../src/wire/sidecar";
+import type { Sidecar } from "../../src/wire/bodyTypes";
 
 const BESIDE: Sidecar = {
   name: "work.agent.json",
@@ -36,11 +37,9 @@ const BESIDE: Sidecar = {
   },
 };
 
-let place: HTMLElement;
 let number = 0;
 
 beforeEach(() => {
-  place = document.body.appendChild(document.createElement("div"));
   number += 1;
 });
 

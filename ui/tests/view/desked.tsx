@@ -3,7 +3,7 @@ import { type ComponentChildren, render } from "preact";
 import { act } from "preact/test-utils";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/panelState";
-import { OnDesk } from "../../src/view/panelStateContext";
+import { OnDesk } from "../../src/conversation/panelContext";
 import { PanelContext, type PanelHost } from "../../src/conversation/panelContext";
 import { Replayed } from "../conversation/replayed";
 

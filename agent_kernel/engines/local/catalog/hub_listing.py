@@ -38,9 +38,7 @@ NAME = re.compile(r"\w[\w.+-]*", re.ASCII)
 WHY = "You named this model; agent-kernel has not checked its content."
 
 
-def hub_entry(
-    hub_id: HubId, backend: str = "", env: Mapping[str, str] = os.environ, timeout_s: float = TIMEOUT_S
-) -> CatalogEntry:
+def hub_entry(hub_id: HubId, backend: str, env: Mapping[str, str]) -> CatalogEntry:
     """Return a catalog entry with one source for a model of a hub, at the revision in ``hub_id`` or the newest one.
 
     For the ``backend`` openvino, the source is a GGUF file or an OpenVINO export; for transformers, it is safetensors.
@@ -48,7 +46,7 @@ def hub_entry(
     Blocking. Raises UnknownModel (no such repository, revision or file), ModelUnsupported (no usable files, with the
     reason) or PullFailed (gated, no network, refused token).
     """
-    info = _fetch_info(hub_id, env, timeout_s)
+    info = _fetch_info(hub_id, env)
     files = [file for file in (_file(sibling) for sibling in info.siblings or ()) if file is not None]
     revision, licence = str(info.sha), _licence(info)
     matching = [file for file in files if file.path == hub_id.file]
@@ -93,7 +91,7 @@ def is_offline(env: Mapping[str, str]) -> bool:
     return env.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
 
 
-def _fetch_info(hub_id: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
+def _fetch_info(hub_id: HubId, env: Mapping[str, str]) -> Any:
     """Return the hub's description of the repository, with the sizes and hashes of its files. Raises UnknownModel,
     PullFailed."""
     if is_offline(env):
@@ -107,7 +105,7 @@ def _fetch_info(hub_id: HubId, env: Mapping[str, str], timeout_s: float) -> Any:
     token = token_of(env)
     api = HfApi(endpoint=endpoint_of(env), token=token or False)
     try:
-        return api.model_info(hub_id.repo, revision=hub_id.revision or None, files_metadata=True, timeout=timeout_s)
+        return api.model_info(hub_id.repo, revision=hub_id.revision or None, files_metadata=True, timeout=TIMEOUT_S)
     except errors.GatedRepoError as error:
         raise PullFailed(
             f"{hub_id.repo} is gated: you must accept the terms of its publisher first.",

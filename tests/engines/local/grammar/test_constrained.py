@@ -21,7 +21,6 @@ from agent_kernel.core.protocols import (
     EngineRequest,
     OutputFormat,
     Sampling,
-    TextChunk,
     ToolContext,
     ToolOutput,
     ToolSpec,
@@ -30,6 +29,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
+from tests.engines.openai_api.talk import text_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 SEARCH_SCHEMA = {
@@ -58,10 +58,6 @@ async def ask_engine(engine: LocalEngine, asked: str = "Find pages about foxes."
     request = EngineRequest((user(asked),), **{"sampling": Sampling(max_tokens=120)} | given)
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
-
-
-def text_of(chunks: list[Chunk]) -> str:
-    return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk))
 
 
 def calls_of(chunks: list[Chunk]) -> list[tuple[str, Mapping[str, Any]]]:

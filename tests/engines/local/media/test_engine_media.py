@@ -19,12 +19,13 @@ import pytest_asyncio
 from agent_kernel.core.errors import EngineError, InvalidRequest
 from agent_kernel.core.events import EventBody, Notice
 from agent_kernel.core.messages import Media, Message, ToolCall, assistant, tool_result, user
-from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, Sampling, TextChunk, TokenLogprob, ToolSpec
+from agent_kernel.core.protocols import Chunk, EngineRequest, Sampling, TextChunk, TokenLogprob, ToolSpec
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
+from tests.engines.openai_api.talk import end_of
 
 ROOT = Path(__file__).parents[4]
 MODELS = Path(__file__).parents[1] / "tiny_models.py"
@@ -63,11 +64,6 @@ async def ask_engine(engine: LocalEngine, *messages: Message, tools: tuple[ToolS
 
 def thought(chunks: list[Chunk]) -> list[TokenLogprob]:
     return [token for chunk in chunks if isinstance(chunk, TextChunk) for token in chunk.logprobs]
-
-
-def end_of(chunks: list[Chunk]) -> EndChunk:
-    assert isinstance(chunks[-1], EndChunk)
-    return chunks[-1]
 
 
 async def test_a_model_that_sees_says_so_once_it_is_loaded(engine: LocalEngine) -> None:

@@ -21,6 +21,7 @@ from agent_kernel.engines.local.decoding.decoder import Decoder
 from agent_kernel.engines.local.decoding.known_prefixes import CachedBlocks
 from agent_kernel.engines.local.grammar import compile_check
 from agent_kernel.engines.local.openvino.backend import BLOCK, PIECE, TOKENIZED_AT_ONCE, OpenVino, split_text
+from tests.waiting import until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 CACHE = Settings.from_env().cache_dir
@@ -191,8 +192,7 @@ async def test_an_answer_is_as_long_as_the_cache_has_room(small: Small) -> None:
 )
 async def test_a_grammar_that_does_not_compile_fails_its_request_alone(small: Small, grammar: OutputGrammar) -> None:
     neighbour = asyncio.create_task(small.completed("Once upon a time", tokens=40))
-    while not small.decoder.running:
-        await asyncio.sleep(0.01)
+    await until(lambda: small.decoder.running, 120)
 
     with pytest.raises(InvalidRequest, match="grammar"):
         await small.completed("Say yes.", grammar=grammar)

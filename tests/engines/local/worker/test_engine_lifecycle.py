@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.system_memory import GIB, Memory, resident_bytes
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -53,13 +54,6 @@ async def told() -> AsyncGenerator[tuple[LocalEngine, Told], None]:
 async def answer(engine: LocalEngine, request: EngineRequest = SHORT) -> str:
     async with aclosing(engine.stream(request)) as chunks:
         return "".join([chunk.text async for chunk in chunks if isinstance(chunk, TextChunk)])
-
-
-async def until(true: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
 
 
 async def test_an_idle_model_is_unloaded_and_one_that_answers_for_longer_is_not() -> None:
