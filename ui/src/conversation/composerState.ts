@@ -33,7 +33,7 @@ interface SideChip {
 export class ComposerState {
   readonly text = signal("");
   readonly attachments: Attachments;
-  /** Parts that the user removed, and parts that the user named with `@`. */
+  /** Parts of the context that the user removed from the message, and parts that the user named with `@`. */
   readonly off = signal<ReadonlySet<Side>>(new Set());
   readonly wanted = signal<ReadonlySet<Side>>(new Set());
   readonly sides: ReadonlySignal<readonly SideChip[]>;

@@ -40,7 +40,7 @@ export const storedSendKey = {
   write: (key: Preferences["sendKey"]): void => browserStorage.write(ENTER, key === "enter" ? "" : "1"),
 };
 
-/** Values of the right types; anything else has its default. The server accepts no longer instructions. */
+/** Returns the given values that have the right type, and the default for every other. Instructions are cut to the length that the server accepts. */
 export function toPreferences(given: Readonly<Record<string, unknown>>): Preferences {
   const { place, effort, sendKey, instructions, showFacts } = given;
   return {

@@ -23,7 +23,7 @@ export class ServerRules {
     }
   }
 
-  /** Who does not allow code in this place; empty if it is allowed. */
+  /** Returns who forbids that code runs in `place` (your kernel, a draft or the sandbox); an empty string if it is allowed. */
   denial(place: Where): string {
     const ruling = this.current.value?.policy[`python.${place}`];
     return ruling?.permission === "deny" ? ruling.because : "";

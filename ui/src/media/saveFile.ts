@@ -1,6 +1,6 @@
 /** Saves a file of the page in the browser's download folder. */
 
-/** Time until the browser has certainly started to write. */
+/** Milliseconds after which the browser has certainly started to write. */
 const KEPT_MS = 10_000;
 
 /** `download` takes a name, not a path: a browser removes everything before the last slash. */

@@ -78,7 +78,7 @@ function madeItems(turn: TurnView, { keeper, cells, isLive, dismissed }: ReviewI
 const keyOf = (turn: string, call: string): string => `${turn} ${call}`;
 const named = (turn: TurnView, call: CallBlock) => ({ key: keyOf(turn.id, call.id), turn: turn.id, call: call.id });
 
-/** Between two cells an item is shown at the end of the upper one; at the top, at the beginning of the first one. */
+/** An inserted cell has no place of its own yet. Its item is shown below the cell that it follows, or above the first cell if it follows none. */
 function insertPlace(below: string, cells: readonly string[]): { cell: string; side: CellSide } {
   return below ? { cell: below, side: "below" } : { cell: cells[0] ?? "", side: "above" };
 }

@@ -1,4 +1,4 @@
-/** The events of a turn, with types that the server describes as plain text or JSON. */
+/** The events of a turn. Fields that the OpenAPI description only calls text or JSON have narrower types here. */
 import type * as schema from "./schema";
 
 export type TurnState = schema.TurnFinished["state"];

@@ -174,5 +174,5 @@ def test_the_names_and_numbers_of_the_examples_are_ones_that_no_real_data_has() 
     ],
 )
 def test_the_answer_is_asked_for_in_the_language_of_the_question(question: str, word: str) -> None:
-    result = Message("tool", "4.5", call_id="c", status="success")
+    result = tool_result(call("print(4.5)"), "4.5", "success")
     assert word in output_text(result, question).rpartition("\n")[2]
