@@ -64,7 +64,13 @@ const TEMPLATES: readonly (readonly [RegExp, (...values: string[]) => string])[]
   ],
   [
     /^(.+) reads text only; the (\d+) image\(s\) were not sent to it\.$/,
-    (model, count) => trans.__("%1 reads text only: %2 pictures were not sent to it.", model, count),
+    (model, count) =>
+      trans._n(
+        "%2 reads text only: %1 picture was not sent to it.",
+        "%2 reads text only: %1 pictures were not sent to it.",
+        Number(count),
+        model,
+      ),
   ],
   [
     /^The end of this turn is not stored yet; it is retried: (.*)$/,

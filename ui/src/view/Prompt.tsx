@@ -6,6 +6,7 @@ import { askedText } from "../turn/askedText";
 import { shownTitle } from "../turn/cellName";
 import { Gallery } from "../media/Gallery";
 import { usePanel } from "../conversation/panelContext";
+import { markInvisible } from "./Source";
 import { trans } from "../translation/translation";
 
 export function Prompt({ entry }: { entry: Entry }) {
@@ -17,18 +18,21 @@ export function Prompt({ entry }: { entry: Entry }) {
     const { current } = body;
     if (current && !whole.value) cut.value = current.scrollHeight > current.clientHeight + 1;
   }, [entry.prompt]);
+  // The server stores files apart from the other context; a message that this page sent has their names in both.
+  const files = (entry.inputs ?? []).map(({ name }) => name).filter((name) => !entry.context.includes(name));
+  const chips = [...entry.context, ...files];
   return (
     <div class="ak-prompt">
-      {(entry.context.length > 0 || entry.cell) && (
+      {(chips.length > 0 || entry.cell) && (
         <p class="ak-chips">
           {entry.cell && host.notebook && (
             <button type="button" class="ak-chip ak-tool" onClick={() => host.notebook?.reveal(entry.cell)}>
               {trans.__("Show cell")}
             </button>
           )}
-          {entry.context.map((chip) => (
+          {chips.map((chip) => (
             <span class="ak-chip" key={chip}>
-              <bdi>{shownTitle(chip)}</bdi>
+              <bdi>{markInvisible(shownTitle(chip))}</bdi>
             </span>
           ))}
         </p>

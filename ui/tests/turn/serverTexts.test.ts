@@ -79,6 +79,7 @@ test.each([
     "The conversation was not saved beside a.ipynb: a new reason. It is in the store.",
     "Das Gespräch wurde nicht neben a.ipynb gespeichert: a new reason. Der Server hat es gespeichert.",
   ],
+  ["tiny reads text only; the 1 image(s) were not sent to it.", "tiny liest nur Text: 1 Bild wurde nicht gesendet."],
   ["tiny reads text only; the 2 image(s) were not sent to it.", "tiny liest nur Text: 2 Bilder wurden nicht gesendet."],
 ])("a sentence with values is said in the user's language: %s", (text, said) => {
   setTranslation({ texts: textsOf(german), language: "de" });

@@ -241,3 +241,15 @@ test("an answer with values of the table above it in other rows is shown", async
   stage.show(answered("values", "    0\n    1.5\n    mm"));
   await vi.waitFor(() => expect(stage.find("[data-turn=values] .ak-markdown").textContent).toContain("mm"));
 });
+
+test("files of a message are named, also when the page was loaded again and has only what the server stored", () => {
+  const [entry] = stage.show(turnOf("t"));
+  const inputs = [
+    { id: "file-1", name: "rain.csv", mime: "text/csv", size: 8 },
+    { id: "file-2", name: "wind.csv", mime: "text/csv", size: 8 },
+  ];
+  stage.conversation.entries.value = [{ ...entry!, context: ["cell 2", "wind.csv"], inputs }];
+  stage.grow(entry, turnOf("t"));
+  const chips = [...stage.page.querySelectorAll(".ak-prompt .ak-chip")].map((chip) => chip.textContent);
+  expect(chips).toEqual(["cell 3", "wind.csv", "rain.csv"]);
+});
