@@ -2,6 +2,7 @@
  * recognised by its text; one that is not known here stays as it is. */
 import type { TurnView } from "./turn";
 import { trans } from "../translation/translation";
+import { errorText } from "./errorTexts";
 
 export function serverText(text: string): string {
   switch (text) {
@@ -44,7 +45,7 @@ export function serverText(text: string): string {
     case "The sandbox is off: this ran as a plain process, which can read and change whatever this user can.":
       return trans.__("The sandbox is off: this ran as a plain process, which can read and change all of your files.");
     default:
-      return voteText(text) ?? templateText(text) ?? text;
+      return voteText(text) ?? templateText(text) ?? errorText(text) ?? text;
   }
 }
 
@@ -213,6 +214,6 @@ export function endOf({ state, error, reason, unsaved }: TurnView): string {
         .filter(Boolean)
         .join(" ");
     case "failed":
-      return error?.message ?? (why || trans.__("The turn failed."));
+      return error ? serverText(error.message) : why || trans.__("The turn failed.");
   }
 }

@@ -1,6 +1,6 @@
 /** Why a turn ended without an answer, and what the user can do. */
 import type { Entry } from "../conversation/conversation";
-import { endOf } from "../turn/serverTexts";
+import { endOf, serverText } from "../turn/serverTexts";
 import type { TurnView } from "../turn/turn";
 import { Icon } from "./Icon";
 import { Source } from "./Source";
@@ -16,7 +16,7 @@ export function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }
       <p>
         <Icon name={turn.state === "cancelled" ? "info" : "warning"} />
         <span>
-          {endOf(turn)} {turn.error?.hint}
+          {endOf(turn)} {serverText(turn.error?.hint ?? "")}
         </span>
       </p>
       {details.length > 0 && (

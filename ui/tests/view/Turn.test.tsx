@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Entry } from "../../src/conversation/conversation";
 import * as words from "../../src/turn/labels";
 import type { TurnView } from "../../src/turn/turn";
 import { call, finished, more, over, type Said } from "../turn/events";
@@ -243,12 +244,12 @@ test("an answer with values of the table above it in other rows is shown", async
 });
 
 test("files of a message are named, also when the page was loaded again and has only what the server stored", () => {
-  const [entry] = stage.show(turnOf("t"));
+  const [entry] = stage.show(turnOf("t")) as [Entry];
   const inputs = [
     { id: "file-1", name: "rain.csv", mime: "text/csv", size: 8 },
     { id: "file-2", name: "wind.csv", mime: "text/csv", size: 8 },
   ];
-  stage.conversation.entries.value = [{ ...entry!, context: ["cell 2", "wind.csv"], inputs }];
+  stage.conversation.entries.value = [{ ...entry, context: ["cell 2", "wind.csv"], inputs }];
   stage.grow(entry, turnOf("t"));
   const chips = [...stage.page.querySelectorAll(".ak-prompt .ak-chip")].map((chip) => chip.textContent);
   expect(chips).toEqual(["cell 3", "wind.csv", "rain.csv"]);
