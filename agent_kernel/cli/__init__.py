@@ -66,7 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not argv:
             parser.print_help()
             return 0
-        args = parser.parse_args(argv, argparse.Namespace(**ABSENT))
+        args, unknown = parser.parse_known_args(argv, argparse.Namespace(**ABSENT))
+        if unknown:  # argparse would answer with the usage of the whole program
+            words = all(not text.startswith("-") for text in unknown)
+            advice = ". Put an argument that contains spaces into quotes." if words else ""
+            args.parser.error(f"unrecognized arguments: {' '.join(unknown)}{advice}")
         status: int = args.run(args)
         sys.stdout.flush()
         return status

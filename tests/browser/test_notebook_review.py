@@ -62,6 +62,8 @@ def test_a_person_reviews_five_changes_without_leaving_the_notebook(lab: Lab, se
     expect(card).to_contain_text("Change this cell?", timeout=SLOW_MS)
     expect(lab.cell(0)).to_contain_text("print(df)")
     expect(panel.locator(".ak-approval")).to_contain_text("Change cell 1?")
+    row = panel.locator(".ak-call[data-status=waiting] > .ak-row")
+    assert row.evaluate("row => row.scrollWidth <= row.clientWidth"), "its end is cut"
     lab.picture("review-light")
     assert violations(page, OWN) == []
     card.get_by_role("button", name="Accept").click()

@@ -134,6 +134,10 @@ def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser,
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 720})
             assert width_of_content(page) == width
+            for chip in page.locator(".ak-header .ak-chip").all():
+                box = chip.bounding_box()
+                assert box is not None
+                assert (box["x"] + box["width"] < width, box["height"] < 30) == (True, True), chip.inner_text()
             column = page.locator(".ak-turn").first.bounding_box()
             assert column is not None
             assert column["width"] <= 900

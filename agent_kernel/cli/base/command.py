@@ -68,7 +68,7 @@ def add_commands(commands: Any, rows: Sequence[Command]) -> None:
     """Add a parser for each command in ``rows`` to ``commands``, the result of argparse's ``add_subparsers``."""
     for row in rows:
         parser = commands.add_parser(row.name, help=row.help, description=row.help)
-        parser.set_defaults(run=row.run)
+        parser.set_defaults(run=row.run, parser=parser)
         for add in row.arguments:
             add(parser)
 

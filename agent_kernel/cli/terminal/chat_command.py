@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable, turn_count
 from agent_kernel.cli.base.store_access import LOCAL
-from agent_kernel.cli.terminal.terminal_answer import EFFORT, MODEL, SESSION, AskUser, TerminalAnswer, show_turn
+from agent_kernel.cli.terminal.terminal_answer import (
+    EFFORT,
+    MODEL,
+    OUTPUT_DIR,
+    SESSION,
+    AskUser,
+    TerminalAnswer,
+    show_turn,
+)
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.events import ApprovalRequired
 from agent_kernel.core.file_receiver import FileReceiver, ReceivedFile
@@ -42,9 +50,11 @@ UNKNOWN = re.compile(r"/[a-z-]+")
 """Matches a line that looks like a command. It does not match paths such as ``/data/rain.csv``, which may be part of a
 question."""
 HELP = """\
-Write a question and press Enter. Ctrl-C stops the answer, Ctrl-D ends the conversation.
+Write a question and press Enter.
+  Ctrl-C    stop the answer
+  Ctrl-D    end the conversation
   /new      begin a new conversation
-  /session  show the id of this conversation (agent-kernel chat -s ID continues it)
+  /session  show its id; agent-kernel chat -s ID continues it
   /help     show this text
   /exit     end, as Ctrl-D does"""
 STDIN = "-"
@@ -54,7 +64,7 @@ FILE_NAME = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.[A-Za-z]\w{0,9}(?!\w)")
 MAX_SEARCHED = 4_000
 """Maximum number of characters of a question that are searched for names of files."""
 ASK_ARGUMENTS = (
-    argument("question", help="the question; - reads it from stdin"),
+    argument("question", help="the question, in quotes; - reads it from stdin"),
     argument(
         *("-f", "--file"),
         dest="files",
@@ -64,7 +74,7 @@ ASK_ARGUMENTS = (
         help="an input file for the question; may be repeated; - reads stdin",
     ),
     SESSION,
-    argument("-o", "--output-dir", type=Path, help="directory for the files that the turn produces"),
+    OUTPUT_DIR,
     MODEL,
     EFFORT,
     JSON,
@@ -88,7 +98,7 @@ async def _chat(args: argparse.Namespace) -> int:
             match question.strip():
                 case "":
                     continue
-                case "/exit" | "/quit":
+                case "/exit" | "/quit" | "exit" | "quit":
                     break
                 case "/help":
                     lines.say(HELP)
@@ -107,7 +117,7 @@ async def _chat(args: argparse.Namespace) -> int:
                         instructions=settings.instructions,
                         answers=ANYBODY if lines.approve else frozenset(),
                     )
-                    await _run_turn(runtime, key, request, lines)
+                    await _run_turn(runtime, key, request, lines, args.output_dir)
         return 0
 
 
@@ -118,7 +128,9 @@ async def _greeting(runtime: Runtime, key: SessionKey) -> str:
     return f"{printable(session.title) or key.id}: {turn_count(session.turn_count)} so far. /help shows the commands."
 
 
-async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lines: LineReader) -> None:
+async def _run_turn(
+    runtime: Runtime, key: SessionKey, request: TurnRequest, lines: LineReader, directory: Path | None
+) -> None:
     """Run and show a turn. Ctrl-C cancels the turn, but not the conversation. Raises AgentKernelError for a turn that
     cannot start, if there is no user who could ask again."""
     answer = TerminalAnswer(sys.stdout, sys.stderr, quiet=False)
@@ -130,6 +142,7 @@ async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lin
             current = asyncio.current_task()
             if current is not None and current.cancelling():
                 raise
+            answer.stop()
             lines.say("Stopped.")
             return
         except AgentKernelError as error:
@@ -137,7 +150,13 @@ async def _run_turn(runtime: Runtime, key: SessionKey, request: TurnRequest, lin
                 raise
             lines.say(f"agent-kernel: {error}")  # the user can ask again
             return
-    answer.close(())
+    saved: list[Path] = []
+    try:
+        if directory is not None:
+            await _save(runtime, key, answer.files, directory, saved)
+    except OSError as error:
+        lines.say(f"agent-kernel: {error.filename}: {error.strerror}.")
+    answer.close(saved)
 
 
 @contextlib.contextmanager
@@ -219,7 +238,7 @@ class TerminalLines:
         print(text, file=sys.stderr, flush=True)
 
 
-CHAT = Command("chat", "hold a conversation in the terminal", chat, (SESSION, MODEL, EFFORT, DATA_DIR))
+CHAT = Command("chat", "hold a conversation in the terminal", chat, (SESSION, OUTPUT_DIR, MODEL, EFFORT, DATA_DIR))
 
 
 # ``agent-kernel ask``: answers one question in a terminal or a script, with the engine and the tools of the settings.
@@ -241,7 +260,13 @@ def ask(args: argparse.Namespace) -> int:
         options = printable(" ".join(f"-f {shlex.quote(name)}" for name in left_out))
         advice = f"the agent sees only files that --file names. To send yours, add: {options}"
         print(f"agent-kernel: {advice}", file=sys.stderr)
-    return asyncio.run(_ask(args, question))
+    answer = TerminalAnswer(sys.stdout, sys.stderr, quiet=args.json)
+    try:
+        return asyncio.run(_ask(args, question, answer))
+    except KeyboardInterrupt:
+        answer.stop()
+        print("agent-kernel: The turn was stopped.", file=sys.stderr)
+        return 130
 
 
 def list_files_left_out(question: str, attached: Sequence[str]) -> list[str]:
@@ -251,7 +276,7 @@ def list_files_left_out(question: str, attached: Sequence[str]) -> list[str]:
     return [name for name in names if os.path.isfile(name) and os.path.realpath(name) not in attached_paths]
 
 
-async def _ask(args: argparse.Namespace, question: str) -> int:
+async def _ask(args: argparse.Namespace, question: str, answer: TerminalAnswer) -> int:
     settings = settings_of(args)
     async with aclosing(import_runtime().Runtime.build(settings)) as runtime:
         key = SessionKey(settings.namespace or LOCAL, check_id(args.session) if args.session else new_id("session"))
@@ -259,7 +284,6 @@ async def _ask(args: argparse.Namespace, question: str) -> int:
         request = TurnRequest(
             question, model=args.model, effort=args.effort, inputs=inputs, instructions=settings.instructions
         )
-        answer = TerminalAnswer(sys.stdout, sys.stderr, quiet=args.json)
         turn = await show_turn(runtime, key, request, answer)
         saved: list[Path] = []
         try:
@@ -281,12 +305,18 @@ async def _give(runtime: Any, key: SessionKey, files: Sequence[str]) -> tuple[st
         return ()
     if runtime.files is None:
         raise InvalidRequest("The configured session store cannot store files, so --file cannot be used.")
-    await runtime.store.create(key)
-    given = []
-    for file in files:
-        name = STDIN_NAME if file == STDIN else Path(file).name
-        arrived = await asyncio.to_thread(_receive, runtime.files.incoming(), file)
-        given.append((await runtime.files.receive(key, name, arrived)).id)
+    received: list[tuple[str, ReceivedFile]] = []
+    given: list[str] = []
+    try:  # all files are read before the session exists, so that a missing one leaves no empty session
+        for file in files:
+            name = STDIN_NAME if file == STDIN else Path(file).name
+            received.append((name, await asyncio.to_thread(_receive, runtime.files.incoming(), file)))
+        await runtime.store.create(key)
+        for name, arrived in received:
+            given.append((await runtime.files.receive(key, name, arrived)).id)
+    finally:
+        for _, arrived in received:
+            arrived.remove()
     return tuple(given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -43,6 +44,7 @@ EFFORT = argument(
     choices=["quick", "auto", "thorough"],
     help="how many programs the agent compares before it uses one",
 )
+OUTPUT_DIR = argument("-o", "--output-dir", type=Path, help="directory for the files that a turn produces")
 
 
 async def show_turn(
@@ -73,6 +75,7 @@ class TerminalAnswer:
         self._out, self._err, self._quiet = out, err, quiet
         self._live = out.isatty() and not quiet
         self._text = ""
+        self._code = ""
         self._status = ""
         self._facts: dict[str, Any] = {"model": "", "usage": {}, "error": None}
         self.state = ""
@@ -94,14 +97,14 @@ class TerminalAnswer:
                     print(multiline(text), end="", file=self._out, flush=True)
             case CallStarted(_, name, arguments):
                 self._end_text()
-                code = str(arguments.get("code") or arguments.get("script") or json.dumps(dict(arguments)))
-                self._line(f"{name}:\n{_indent(code)}")
+                self._code = str(arguments.get("code") or arguments.get("script") or json.dumps(dict(arguments)))
+                self._line(f"{name}:\n{_indent(self._code)}")
                 self._progress(f"{name} runs ...")
             case CallFinished(_, name, status, text, seconds):
                 self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(text)}")
             case ApprovalRequired():
                 self._end_text()
-                self._line(f"{body.label} wants to run ({body.target}):\n{_indent(body.code)}")
+                self._line(self._question(body))
             case FileProduced(_, file):
                 self.files.append(dict(file))
             case Notice(_, text):
@@ -114,6 +117,12 @@ class TerminalAnswer:
                     self._end_text()
                     ended = "failed" if state == "failed" else f"was {state}"
                     self._line(f"agent-kernel: the turn {ended}{f': {reason}' if reason else ''}", always=True)
+
+    def stop(self) -> None:
+        """End the line in which the user pressed Ctrl-C, so that a message begins a line of its own."""
+        self._clear()
+        if self._err.isatty() or self._live:
+            print(file=self._err, flush=True)
 
     def close(self, saved: Sequence[Path]) -> None:
         """Print the answer, unless it was shown while the model wrote it. Then print the paths of the ``saved`` files
@@ -130,6 +139,11 @@ class TerminalAnswer:
 
     def to_json(self) -> dict[str, Any]:
         return {"state": self.state, "text": self._text.strip(), **self._facts}
+
+    def _question(self, body: ApprovalRequired) -> str:
+        if body.code == self._code:  # it is shown directly above
+            return f"{body.label} wants to run this ({body.target})."
+        return f"{body.label} wants to run ({body.target}):\n{_indent(body.code)}"
 
     def _end_text(self) -> None:
         """End the current text. The text after a call is a new text, and only the last text of a turn is the answer."""
@@ -148,7 +162,7 @@ class TerminalAnswer:
         if self._quiet or not self._err.isatty():
             return
         self._clear()
-        self._status = printable(text)[:MAX_STATUS]
+        self._status = printable(text)[: min(MAX_STATUS, shutil.get_terminal_size().columns - 1)]
         print(self._status, end="", file=self._err, flush=True)
 
     def _clear(self) -> None:

@@ -20,6 +20,10 @@ from agent_kernel.tools.files.document_text import FORMATS
 
 MAX_NAME = 100
 NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
+CSV_LINES = 50
+"""Number of lines of a table that are examined for its separator and its decimal mark."""
+QUOTED = re.compile(r'"[^"]*"')
+DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 FACTS_CHARS = 300
 """Maximum characters of the description of each file, in addition to its preview."""
 READERS = {
@@ -163,8 +167,21 @@ def _facts(mounted_input: MountedInput) -> str:
     called = f"; the person calls it {file.name}" if mounted_input.path and mounted_input.path != file.name else ""
     problem = f"; {mounted_input.problem}" if mounted_input.problem else ""
     reader = READERS.get(mounted_input.path.rpartition(".")[2].lower(), "") if mounted_input.path else ""
+    if reader == READERS["csv"] and file.is_text:
+        reader = f"{reader[:-1]}{_csv_options(file.preview)})"
     reads = f", read by {reader.format(mounted_input.path)}" if reader else ""
     return f"- {name}(id {file.id}, {file.mime}, {file.size} bytes{called}{problem}){reads}"
+
+
+def _csv_options(preview: str) -> str:
+    """Return the arguments with which pandas reads a table whose cells are separated by semicolons, as spreadsheets
+    write it where the comma is the decimal mark; empty for other tables."""
+    lines = preview.splitlines()[:CSV_LINES]
+    marks = {QUOTED.sub("", line).count(";") for line in lines[:2]}
+    if len(marks) != 1 or marks == {0}:
+        return ""
+    cells = [cell.strip(' "') for line in lines[1:] for cell in line.split(";")]
+    return ", sep=';', decimal=','" if any(map(DECIMAL_COMMA.fullmatch, cells)) else ", sep=';'"
 
 
 def _begins(file: File, preview: str) -> list[str]:

@@ -179,6 +179,38 @@ def test_a_file_in_the_place_of_the_output_directory_is_an_error_before_the_turn
 def test_a_directory_is_not_an_input_file(scripted: Command, tmp_path: Path) -> None:
     ended = scripted("ask", "six times seven", "-f", str(tmp_path))
     assert (ended.status, ended.err) == (1, f"agent-kernel: {tmp_path} is not a regular file.\n")
+    assert scripted("sessions", "--json").json == [], "no empty conversation is left"
+
+
+def test_a_missing_second_file_leaves_no_conversation_and_no_copy_of_the_first(
+    scripted: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "rain.csv").write_text("a,b")
+    ended = scripted("ask", "hello", "-f", str(tmp_path / "rain.csv"), "-f", str(tmp_path / "none.csv"))
+    assert (ended.status, ended.err) == (1, f"agent-kernel: There is no file {tmp_path / 'none.csv'}.\n")
+    assert scripted("sessions", "--json").json == []
+    assert [path for path in (scripted.data / "incoming").glob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("what", "is", "it"), "unrecognized arguments: is it. Put an argument that contains spaces into quotes."),
+        (
+            ("what", "-f", "a.csv", "b.csv"),
+            "unrecognized arguments: b.csv. Put an argument that contains spaces into quotes.",
+        ),
+        (("what", "--bogus"), "unrecognized arguments: --bogus"),
+    ],
+)
+def test_wrong_arguments_are_answered_with_the_usage_of_the_command(
+    scripted: Command, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        scripted("ask", *arguments)
+    told = capsys.readouterr().err
+    assert (ended.value.code, told.startswith("usage: agent-kernel ask ")) == (2, True)
+    assert reason in told
 
 
 def test_ctrl_c_closes_the_turn_and_the_session_goes_on(scripted: Command) -> None:
@@ -190,7 +222,7 @@ def test_ctrl_c_closes_the_turn_and_the_session_goes_on(scripted: Command) -> No
     _, err = asking.communicate(timeout=60)
     os.close(theirs)
     os.close(ours)
-    assert (asking.returncode, b"stopped" in err) == (130, True)
+    assert (asking.returncode, err) == (130, b"\nagent-kernel: The turn was stopped.\n")
     [turn] = scripted.on_store(lambda store: store.turns(SessionKey("local", "stopped")))
     assert turn.state == "cancelled"
     assert scripted("ask", "hello", "-s", "stopped").status == 0

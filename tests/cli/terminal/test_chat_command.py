@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -9,18 +10,25 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent_kernel.cli.terminal.chat_command import HELP
+from agent_kernel.cli.terminal.terminal_answer import TerminalAnswer
+from agent_kernel.core.events import Queued
 from agent_kernel.core.session import SessionKey
 from tests.cli.conftest import Command
 
+FILE = [{"name": "python", "arguments": {"code": "open('table.csv', 'w').write('a,b')"}}]
 CODE = [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]
 SCRIPT: list[dict[str, Any]] = [
     {"text": "", "calls": CODE, "when": "times"},
+    {"text": "", "calls": FILE, "when": "table"},
     {"text": "The first lines are long.", "when": "slow", "deltas": 100, "delay": 0.2, "loop": True},
     {"text": "The answer is 42.", "deltas": 4, "loop": True},
 ]
@@ -34,10 +42,16 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x08")
 class Terminal:
     """A pseudo-terminal in which the command runs and a test types."""
 
-    def __init__(self, **env: str) -> None:
+    def __init__(self, *options: str, columns: int = 80, **env: str) -> None:
         self._ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (40, columns))
         self.process = subprocess.Popen(
-            CHAT, env=os.environ | TERMINAL | env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+            (*CHAT, *options),
+            env=os.environ | TERMINAL | env,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
         )
         os.close(theirs)
         self.shown = ""
@@ -71,8 +85,8 @@ class Terminal:
 def terminal(scripted: Command) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
-    def start(**env: str) -> Terminal:
-        opened.append(Terminal(**env))
+    def start(*options: str, **how: Any) -> Terminal:
+        opened.append(Terminal(*options, **how))
         return opened[-1]
 
     yield start
@@ -90,7 +104,7 @@ def test_a_person_asks_stops_an_answer_and_asks_on(scripted: Command, terminal: 
     one.type("slow\r")
     one.wait_for("The")
     one.process.send_signal(signal.SIGINT)
-    one.wait_for("Stopped.")
+    one.wait_for("\nStopped.")
     one.wait_for(">")
     one.type("and now?\r")
     one.wait_for("The answer is 42.")
@@ -135,7 +149,8 @@ def test_a_person_decides_about_a_call(
     one = terminal(AGENT_KERNEL_PERMISSION="ask")
     one.wait_for(">")
     one.type("six times seven\r")
-    one.wait_for("print(6 * 7)")
+    one.wait_for("python:\r\n  print(6 * 7)\r\n")
+    one.wait_for("python wants to run this (sandbox).\r\n")
     one.wait_for("Run it?")
     one.type(key if key == "\x03" else f"{key}\r")
     one.wait_for(f"python: {status}")
@@ -144,7 +159,47 @@ def test_a_person_decides_about_a_call(
     assert one.end() == 0
 
 
+@pytest.mark.parametrize("word", ["exit", "quit", "/exit", "/quit"])
+def test_the_words_that_end_other_programs_end_the_conversation(
+    scripted: Command, terminal: Callable[..., Terminal], word: str
+) -> None:
+    one = terminal()
+    one.wait_for(">")
+    one.type(f"{word}\r")
+    assert one.process.wait(SLOW_S) == 0
+    assert scripted.on_store(lambda store: store.info(KEY)) is None
+
+
+def test_files_of_a_conversation_are_saved(
+    scripted: Command, terminal: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    one = terminal("-o", str(tmp_path / "out"))
+    one.wait_for(">")
+    one.type("write a table\r")
+    one.wait_for("The answer is 42.")
+    one.wait_for(f"Saved {tmp_path / 'out' / 'table.csv'}")
+    one.wait_for(">")
+    assert one.end() == 0
+    assert (tmp_path / "out" / "table.csv").read_text() == "a,b"
+
+
 def test_lines_of_a_pipe_are_questions_and_answers_alone_go_to_stdout(scripted: Command) -> None:
     piped = subprocess.run(CHAT, input="hello\n\n/session\nand now?", capture_output=True, text=True, check=True)
     assert piped.stdout == "The answer is 42.\n" * 2
     assert len(scripted.on_store(lambda store: store.turns(KEY))) == 2
+
+
+def test_the_help_fits_into_80_columns() -> None:
+    assert max(map(len, HELP.splitlines())) < 80
+
+
+def test_a_status_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = Screen()
+    answer = TerminalAnswer(Screen(), shown, quiet=False)
+    answer.show(Queued(3, "another turn of this conversation is running on this server"))
+    assert len(shown.getvalue()) == 39

@@ -254,6 +254,24 @@ async def test_what_a_turn_was_given_lies_in_its_work_directory_and_is_told(file
     assert (workdir / "s" / "p.png").stat().st_mode & 0o777 == 0o644
 
 
+@pytest.mark.parametrize(
+    ("body", "read"),
+    [
+        (b"region;sales\nNorth;12,5\nEast;4\n", "pd.read_csv('t.csv', sep=';', decimal=',')"),
+        (b"region;sales\nNorth;12.5\nEast;4\n", "pd.read_csv('t.csv', sep=';')"),
+        (b'"region";"sales"\n"North";"12,5"\n', "pd.read_csv('t.csv', sep=';', decimal=',')"),
+        (b"region,note\nNorth,a;b\n", "pd.read_csv('t.csv')"),
+        (b'name,"a;b;c"\nx,y\n', "pd.read_csv('t.csv')"),
+    ],
+)
+async def test_a_table_is_read_with_its_own_separator_and_decimal_mark(
+    files: FileRegistry, workdir: Path, body: bytes, read: str
+) -> None:
+    table = await brought(files, "t.csv", body)
+    text, _, _ = await offer_files(files, workdir, table.id)
+    assert f"bytes), read by {read}\n" in text
+
+
 async def test_a_copy_is_made_once_and_what_code_made_of_it_stays(files: FileRegistry, workdir: Path) -> None:
     file = await brought(files, "a.csv", b"original")
     await offer_files(files, workdir, file.id)

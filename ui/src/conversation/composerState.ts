@@ -37,6 +37,8 @@ export class ComposerState {
   readonly off = signal<ReadonlySet<Side>>(new Set());
   readonly wanted = signal<ReadonlySet<Side>>(new Set());
   readonly sides: ReadonlySignal<readonly SideChip[]>;
+  /** The error that a message took along or that the user removed from one. Later messages take it only if asked to. */
+  readonly #settledError = signal("");
   readonly permission = signal<Permission>("auto");
   readonly where: Signal<Where>;
   readonly enterSends: ReadonlySignal<boolean>;
@@ -110,6 +112,7 @@ export class ComposerState {
     }
     const typed = this.text.value;
     const at = this.#at;
+    const error = errorKey(this.conversation.notebook?.lastError?.value ?? null);
     const { editing, notes: noted } = this.conversation;
     const kept = { editing: editing.value, noted: noted.value, attached: this.attachments.all.value };
     const draft = this.#composed(prompt, this.attachments.taken());
@@ -120,6 +123,7 @@ export class ComposerState {
     const shown = { attached: kept.attached };
     const taken = await this.conversation.send(draft, shown).finally(() => (this.sending.value = false));
     if (taken) {
+      if (this.#goesOn(at)) this.#settledError.value = error;
       this.off.value = new Set();
       this.wanted.value = new Set();
     } else if (!this.#goesOn(at)) {
@@ -220,7 +224,8 @@ export class ComposerState {
     const selected = notebook?.selectedCells.value ?? [];
     const cells = selected.filter(goesAlong("cells")).slice(0, MAX_CELLS);
     const [active] = [notebook?.activeCell.value ?? []].flat().filter(goesAlong("cell"));
-    const failed = notebook?.lastError?.value ?? null;
+    const newest = notebook?.lastError?.value ?? null;
+    const failed = wanted.has("error") || errorKey(newest) !== this.#settledError.value ? newest : null;
     const chips: SideChip[] = [];
     if (selected.length > 1 && cells.length > 0) {
       const label = cells.length > 1 ? trans.__("%1 selected cells", cells.length) : `cell ${cells[0]?.index ?? 0}`;
@@ -253,6 +258,7 @@ export class ComposerState {
     const same = this.#goesOn(at) && (before.session === "" || id === "");
     this.#at = at;
     if (at.key === before.key) return;
+    if (!same) this.#settledError.value = "";
     if (same && this.#draft) {
       tabStorage.write(before.key, "");
       tabStorage.write(at.key, this.#draft);
@@ -269,6 +275,8 @@ export class ComposerState {
     return this.#at.key !== "" && (notebook === this.#at.notebook || (kernel !== "" && kernel === this.#at.kernel));
   }
 }
+
+const errorKey = (cell: CellView | null): string => (cell ? JSON.stringify([cell.id, cell.source, cell.output]) : "");
 
 const joined = (...texts: readonly string[]): string => texts.filter(Boolean).join("\n");
 

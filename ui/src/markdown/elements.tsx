@@ -12,7 +12,7 @@ import { trans } from "../translation/translation";
 /** Renders running text in another way, such as numbers with their source. */
 export type Words = (text: string) => ComponentChildren;
 
-const PLAIN = new Set(["p", "ul", "li", "blockquote", "thead", "tbody", "tr", "strong", "em", "s"]);
+const PLAIN = new Set(["p", "ul", "blockquote", "thead", "tbody", "tr", "strong", "em", "s"]);
 const HEADING = /^h([1-6])$/;
 
 interface Level {
@@ -50,6 +50,8 @@ function branch({ token, children }: Level): ComponentChild {
   const heading = HEADING.exec(token.tag);
   if (heading) return <Heading level={Number(heading[1])}>{children}</Heading>;
   switch (token.tag) {
+    case "li":
+      return <li class={token.attrGet("class") === "ak-task" ? "ak-task" : undefined}>{children}</li>;
     case "a":
       return <Link address={attribute(token, "href")}>{children}</Link>;
     case "ol":
@@ -75,6 +77,8 @@ function leaf(token: Token, setting: Setting): ComponentChild {
     case "text":
     case "text_special":
       return setting.words ? setting.words(token.content) : token.content;
+    case "task":
+      return <TaskBox isDone={token.content !== ""} />;
     case "softbreak":
       return "\n";
     case "hardbreak":
@@ -108,6 +112,15 @@ function leaf(token: Token, setting: Setting): ComponentChild {
 }
 
 const attribute = (token: Token, name: string): string => String(token.attrGet(name) ?? "");
+
+/** Says whether an item of a task list is done. It is a sign and no control, because answers contain none. */
+function TaskBox({ isDone }: { isDone: boolean }) {
+  return (
+    <span class="ak-task-box" role="img" aria-label={isDone ? trans.__("Done") : trans.__("Open")}>
+      {isDone ? "\u2611\ufe0e" : "\u2610\ufe0e"}
+    </span>
+  );
+}
 
 /** Headings of an answer rank below the headings of the page. */
 function Heading({ level, children }: { level: number; children: ComponentChildren }): VNode {

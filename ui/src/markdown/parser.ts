@@ -1,6 +1,6 @@
 /** The Markdown dialect of the panel: no HTML; tables, bare links and formulas. It turns text
  * into tokens, without side effects; `elements.tsx` renders them. */
-import MarkdownIt, { type Env, type StateBlock, type StateInline, type Token } from "markdown-it";
+import MarkdownIt, { type Env, type StateBlock, type StateCore, type StateInline, type Token } from "markdown-it";
 import { isLink, isPicture } from "./urls";
 
 export type { Token };
@@ -20,6 +20,8 @@ for (const scheme of ["ftp:", "//"]) md.linkify.add(scheme, null);
 md.inline.ruler.before("escape", "formula", inlineFormula);
 md.block.ruler.before("fence", "formula", blockFormula, { alt: ["paragraph", "reference", "blockquote", "list"] });
 
+md.core.ruler.after("inline", "task", markTasks);
+
 /** `open`: more text follows, so that a formula may be unfinished. */
 export function parse(source: string, references: References, open: boolean): Token[] {
   return md.parse(source, { references: { ...references }, open });
@@ -30,6 +32,24 @@ export function parseBlocks(source: string, references: References, open: boolea
   const tokens: Token[] = [];
   md.block.parse(source, md, { references, open }, tokens);
   return tokens;
+}
+
+const TASK = /^\[([ xX])\][ \t]+(?=\S)/;
+
+/** Replace the mark `[ ]` or `[x]` at the start of a list item by a token that is shown as a check box. */
+function markTasks({ tokens, Token }: StateCore): void {
+  tokens.forEach((token, at) => {
+    const item = tokens[at - 2];
+    const [first] = token.children ?? [];
+    if (token.type !== "inline" || item?.type !== "list_item_open" || first?.type !== "text") return;
+    const mark = TASK.exec(first.content);
+    if (!mark) return;
+    const box = new Token("task", "", 0);
+    box.content = mark[1] === " " ? "" : "x";
+    first.content = first.content.slice(mark[0].length);
+    token.children?.unshift(box);
+    item.attrSet("class", "ak-task");
+  });
 }
 
 function inlineFormula(state: StateInline, silent: boolean): boolean {

@@ -1,4 +1,5 @@
 /** The connection from the panel to the server. The host of the panel chooses the implementation. */
+import { serverText } from "../turn/serverTexts";
 import type { ReadonlySignal } from "@preact/signals";
 import type { ErrorBody, TurnEvent } from "../wire/events";
 import type { News, Serving } from "../wire/socket";
@@ -12,7 +13,12 @@ export class ApiError extends Error {
     readonly status: number,
     readonly body: ErrorBody,
   ) {
-    super(body.message);
+    super(serverText(body.message));
+  }
+
+  /** What the user can do, in the user's language; empty if the server does not say. */
+  get hint(): string {
+    return serverText(this.body.hint ?? "");
   }
 }
 

@@ -121,6 +121,9 @@ export function callPhrase(call: CallBlock, cells: readonly string[] = []): Phra
 
 const UNREAD = /^Cell \d+ \(\S*\) (has changed since you read it|was not read by you yet), so nothing was done\./;
 
+const GONE = /^Cell \S+ is gone; look at notebook_cells/;
+const CHANGED = /^Cell \d+ \(\S*\) was changed meanwhile, so nothing was done\./;
+
 /** Why a call failed, in one line: the last one of its result, except where that is for the model. */
 export function failureText(result: string): string {
   const [, why] = UNREAD.exec(result) ?? [];
@@ -128,7 +131,15 @@ export function failureText(result: string): string {
     return trans.__("The agent had not read the cell, so it was not changed. The agent can try again.");
   if (why)
     return trans.__("The cell has changed since the agent read it, so it was not changed. The agent can try again.");
+  if (GONE.test(result)) return trans.__("The cell has been deleted, so nothing was changed.");
+  if (CHANGED.test(result)) return trans.__("The cell has been changed, so its text stays.");
   return result.trimEnd().split("\n").at(-1) ?? "";
+}
+
+/** "Edit cell in the open notebook": a call of which only the tool and the place are known. */
+export function toolLabel(name: string, where: string): string {
+  const place = placeOf(where);
+  return [verbOf(name), place && `${place.article} ${place.noun}`].filter(Boolean).join(" ");
 }
 
 /** "Run total = 42 in your kernel". */

@@ -2,6 +2,7 @@
  * recognised by its text; one that is not known here stays as it is. */
 import type { TurnView } from "./turn";
 import { trans } from "../translation/translation";
+import { errorText } from "./errorTexts";
 
 export function serverText(text: string): string {
   switch (text) {
@@ -44,7 +45,7 @@ export function serverText(text: string): string {
     case "The sandbox is off: this ran as a plain process, which can read and change whatever this user can.":
       return trans.__("The sandbox is off: this ran as a plain process, which can read and change all of your files.");
     default:
-      return voteText(text) ?? templateText(text) ?? text;
+      return voteText(text) ?? templateText(text) ?? errorText(text) ?? text;
   }
 }
 
@@ -64,7 +65,13 @@ const TEMPLATES: readonly (readonly [RegExp, (...values: string[]) => string])[]
   ],
   [
     /^(.+) reads text only; the (\d+) image\(s\) were not sent to it\.$/,
-    (model, count) => trans.__("%1 reads text only: %2 pictures were not sent to it.", model, count),
+    (model, count) =>
+      trans._n(
+        "%2 reads text only: %1 picture was not sent to it.",
+        "%2 reads text only: %1 pictures were not sent to it.",
+        Number(count),
+        model,
+      ),
   ],
   [
     /^The end of this turn is not stored yet; it is retried: (.*)$/,
@@ -207,6 +214,6 @@ export function endOf({ state, error, reason, unsaved }: TurnView): string {
         .filter(Boolean)
         .join(" ");
     case "failed":
-      return error?.message ?? (why || trans.__("The turn failed."));
+      return error ? serverText(error.message) : why || trans.__("The turn failed.");
   }
 }

@@ -133,14 +133,14 @@ function ConversationChips() {
   if (host.notebook) return null;
   const begin = () => void desk.trying(() => desk.sessions.begin());
   return (
-    <>
-      <button type="button" class="ak-chip ak-chip-away" onClick={() => desk.open("sessions")}>
+    <span class="ak-chips-away">
+      <button type="button" class="ak-chip" onClick={() => desk.open("sessions")}>
         {trans.__("Conversations")}
       </button>
       <button type="button" class="ak-chip" disabled={!desk.conversation.session.value?.turns} onClick={begin}>
         {trans.__("New conversation")}
       </button>
-    </>
+    </span>
   );
 }
 

@@ -43,7 +43,7 @@ export function Model() {
       <BetterModelOffer />
       {failure && (
         <p class="ak-problem" role="alert">
-          {failure.message} {failure.body.hint}
+          {failure.message} {failure.hint}
         </p>
       )}
       {!engine.mayChange && <Administrators />}

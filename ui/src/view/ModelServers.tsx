@@ -259,6 +259,4 @@ function placeOfKey({ key }: ModelServer): string {
 }
 
 const reason = (error: unknown): string =>
-  error instanceof ApiError
-    ? [error.message, error.body.hint].filter(Boolean).join(" ")
-    : trans.__("The request failed.");
+  error instanceof ApiError ? [error.message, error.hint].filter(Boolean).join(" ") : trans.__("The request failed.");

@@ -3,6 +3,8 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { browserStorage } from "../conversation/browserStorage";
+import type { Entry } from "../conversation/entry";
+import { toolLabel, verbOf } from "../turn/labels";
 import { SidecarCards, shownNotes } from "./SidecarCards";
 import { useDesk, usePanel } from "../conversation/panelContext";
 import { MissingModel } from "./Model";
@@ -253,11 +255,15 @@ function LargerModel() {
 }
 
 /** A card with what happened while the user was away, and possible actions. */
-function SinceLastVisitCard() {
+export function SinceLastVisitCard() {
   const desk = useDesk();
   const news = desk.away.news.value;
   if (!news) return null;
   const { turns, more, approvals, lost } = news;
+  const decided = decidedApprovals(desk.conversation.entries.value);
+  const open = approvals.filter(({ approval }) => !decided.has(approval));
+  const isEmpty = turns.length + open.length === 0 && !lost.kernel && !(lost.sandbox && lost.pieces > 0);
+  if (isEmpty) return null;
   const failed = turns.filter(({ state }) => state !== "committed").length;
   return (
     <StateCard tone="info" close={() => desk.away.dismiss()}>
@@ -278,10 +284,9 @@ function SinceLastVisitCard() {
             {turns.length > NAMED && ` ${trans.__("and %1 earlier", turns.length - NAMED)}`}
           </li>
         )}
-        {approvals.map(({ approval, label, name, target }) => (
+        {open.map(({ approval, label, name, target }) => (
           <li key={approval}>
-            {trans.__("%1 waits for your answer", label || name)}
-            {target && `: ${target}`}
+            {trans.__("%1 waits for your answer", toolLabel(verbOf(name) === name ? label || name : name, target))}
           </li>
         ))}
         {lost.kernel && <li>{trans.__("variables of earlier turns are gone: the kernel is new")}</li>}
@@ -296,6 +301,13 @@ function SinceLastVisitCard() {
       </ul>
     </StateCard>
   );
+}
+
+/** Approvals that the user has answered since the news were requested. */
+function decidedApprovals(entries: readonly Entry[]): ReadonlySet<string> {
+  const calls = entries.flatMap(({ view }) => view.value.blocks.filter((block) => block.kind === "call"));
+  const decided = calls.filter(({ approval, done }) => approval && (approval.decision || done));
+  return new Set(decided.map(({ approval }) => approval?.approval ?? ""));
 }
 
 const brief = (prompt: string): string => (prompt.length > 60 ? `${prompt.slice(0, 57)}...` : prompt);

@@ -132,18 +132,21 @@ function Prompt({ entry }: { entry: Entry }) {
     const { current } = body;
     if (current && !whole.value) cut.value = current.scrollHeight > current.clientHeight + 1;
   }, [entry.prompt]);
+  // The server stores files apart from the other context; a message that this page sent has their names in both.
+  const files = (entry.inputs ?? []).map(({ name }) => name).filter((name) => !entry.context.includes(name));
+  const chips = [...entry.context, ...files];
   return (
     <div class="ak-prompt">
-      {(entry.context.length > 0 || entry.cell) && (
+      {(chips.length > 0 || entry.cell) && (
         <p class="ak-chips">
           {entry.cell && host.notebook && (
             <button type="button" class="ak-chip ak-tool" onClick={() => host.notebook?.reveal(entry.cell)}>
               {trans.__("Show cell")}
             </button>
           )}
-          {entry.context.map((chip) => (
+          {chips.map((chip) => (
             <span class="ak-chip" key={chip}>
-              <bdi>{shownTitle(chip)}</bdi>
+              <bdi>{markInvisible(shownTitle(chip))}</bdi>
             </span>
           ))}
         </p>
@@ -223,7 +226,7 @@ function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }) {
       <p>
         <Icon name={turn.state === "cancelled" ? "info" : "warning"} />
         <span>
-          {endOf(turn)} {turn.error?.hint}
+          {endOf(turn)} {serverText(turn.error?.hint ?? "")}
         </span>
       </p>
       {details.length > 0 && (

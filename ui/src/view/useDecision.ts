@@ -32,7 +32,7 @@ export function useDecision(approval: Approval | null): Deciding {
       await conversation.decide(approval.approval, { ...choice, shown: approval.shown });
     } catch (error) {
       problem.value =
-        error instanceof ApiError ? `${error.message} ${error.body.hint ?? ""}` : trans.__("Your answer was not sent.");
+        error instanceof ApiError ? `${error.message} ${error.hint}` : trans.__("Your answer was not sent.");
       sending.value = false;
     }
   };

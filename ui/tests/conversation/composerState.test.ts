@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test, vi } from "vitest";
 import { ComposerState } from "../../src/conversation/composerState";
 import { submit } from "../../src/conversation/commands";
 import { Conversation } from "../../src/conversation/conversation";
+import type { CellView } from "../../src/notebook/notebook";
 import { Desk } from "../../src/conversation/panelState";
 import { ApiError } from "../../src/transport/transport";
 import { WidgetNotebook } from "../../src/widget/notebook";
@@ -59,6 +60,38 @@ describe("a message that is written", () => {
     server.tell({ type: "session.changed", session: "s1", what: "deleted" });
     await server.settled();
     expect(composing.text.value).toBe("typed before");
+  });
+
+  test("takes the error of a failed cell along once, until the cell fails in another way", async () => {
+    const server = new Replayed();
+    const failed = { id: "c1", index: 1, type: "code" as const, source: "1 / 0", output: "ZeroDivisionError" };
+    const notebook = Object.assign(new WidgetNotebook("k1", "rain.ipynb"), {
+      lastError: signal<CellView | null>(failed),
+    });
+    notebook.activeCell.value = failed;
+    const conversation = new Conversation(server, notebook);
+    const composing = new ComposerState(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    const sides = () => composing.sides.value.map(({ side }) => side);
+    expect(sides()).toEqual(["error"]);
+    server.refuses = true;
+    expect(await composing.send("why?")).toBe(false);
+    expect(sides()).toEqual(["error"]);
+    server.refuses = false;
+    expect(await composing.send("why?")).toBe(true);
+    expect(sides()).toEqual(["cell"]);
+    composing.takeAlong("error");
+    expect(sides()).toEqual(["error"]);
+    expect(await composing.send("and now?")).toBe(true);
+    expect(sides()).toEqual(["cell"]);
+    notebook.lastError.value = { ...failed, source: "1 / zero", output: "NameError" };
+    expect(sides()).toEqual(["error"]);
+    composing.leaveOut("error");
+    expect(await composing.send("something else")).toBe(true);
+    expect(sides()).toEqual(["cell"]);
+    server.bound = false;
+    await conversation.bind("k2", "other.ipynb");
+    expect(sides()).toEqual(["error"]);
   });
 
   test("comes back with what went along when the server did not take it", async () => {

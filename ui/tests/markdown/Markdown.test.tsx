@@ -38,6 +38,22 @@ The end, with ***both*** and ~~none~~.
 `;
 
 describe("Markdown", () => {
+  test("shows which items of a task list are done", () => {
+    const shown = show("- [ ] one *word*\n- [x] two\n- [X] three\n- four [x]\n- [y] five\n\n1. [x] first\n\n[ ] none");
+    const boxes = [...shown.querySelectorAll("[role=img]")].map((box) => box.getAttribute("aria-label"));
+    expect(boxes).toEqual(["Open", "Done", "Done", "Done"]);
+    expect([...shown.querySelectorAll("li")].map((item) => item.textContent)).toEqual([
+      "\u2610\ufe0eone word",
+      "\u2611\ufe0etwo",
+      "\u2611\ufe0ethree",
+      "four [x]",
+      "[y] five",
+      "\u2611\ufe0efirst",
+    ]);
+    expect(shown.querySelectorAll("ul > li.ak-task")).toHaveLength(3);
+    expect(shown.querySelector(":scope > .ak-markdown > p, p:last-child")?.textContent).toBe("[ ] none");
+  });
+
   test("becomes elements", () => {
     const shown = show(STORY);
     expect(shown.querySelector("h3")?.textContent).toBe("Rain in May");

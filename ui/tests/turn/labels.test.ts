@@ -9,6 +9,7 @@ import {
   callPhrase,
   placeOf,
   statusOf,
+  toolLabel,
   verbOf,
 } from "../../src/turn/labels";
 import { call, shown, type Said } from "./events";
@@ -116,4 +117,19 @@ test.each([
   ["Traceback\nZeroDivisionError: division by zero\n", "ZeroDivisionError: division by zero"],
 ])("a failed call says in one line why, without words for the model: %s", (result, line) => {
   expect(failureText(result)).toBe(line);
+});
+
+test.each([
+  ["Cell cell-3 is gone; look at notebook_cells.", "The cell has been deleted, so nothing was changed."],
+  [
+    "Cell 3 (cell-4) was changed meanwhile, so nothing was done. Read it again: read_cells.",
+    "The cell has been changed, so its text stays.",
+  ],
+])("what a page answers to the model is said in words for the user: %s", (result, line) => {
+  expect(failureText(result)).toBe(line);
+});
+
+test("a tool in its place is named in the user's words", () => {
+  expect(toolLabel("edit_cell", "client")).toBe("Edit cell in the open notebook");
+  expect(toolLabel("Search mail", "")).toBe("Search mail");
 });

@@ -3,6 +3,7 @@ import german from "../../../jupyter_ext/locale/de_DE/LC_MESSAGES/agent_kernel.j
 import { announcements } from "../../src/turn/announcements";
 import { endOf, serverText, waitingText } from "../../src/turn/serverTexts";
 import { emptyTurn, type TurnView } from "../../src/turn/turn";
+import { ApiError } from "../../src/transport/transport";
 import { ENGLISH, setTranslation, textsOf } from "../../src/translation/translation";
 
 const ended = (state: TurnView["state"], reason: string, error: TurnView["error"] = null): TurnView => ({
@@ -79,8 +80,34 @@ test.each([
     "The conversation was not saved beside a.ipynb: a new reason. It is in the store.",
     "Das Gespräch wurde nicht neben a.ipynb gespeichert: a new reason. Der Server hat es gespeichert.",
   ],
+  ["tiny reads text only; the 1 image(s) were not sent to it.", "tiny liest nur Text: 1 Bild wurde nicht gesendet."],
   ["tiny reads text only; the 2 image(s) were not sent to it.", "tiny liest nur Text: 2 Bilder wurden nicht gesendet."],
 ])("a sentence with values is said in the user's language: %s", (text, said) => {
   setTranslation({ texts: textsOf(german), language: "de" });
   expect(serverText(text)).toBe(said);
+});
+
+test.each([
+  [
+    "This user has started 31 turns in the last minute; 30 are allowed.",
+    "Es wurden in der letzten Minute 31 Fragen gestellt; 30 sind erlaubt.",
+    "Ask again in 12 s.",
+    "Die Frage kann in 12 s wieder gestellt werden.",
+  ],
+  [
+    "A file can have at most 1 MiB on this server.",
+    "Eine Datei kann höchstens 1 MiB haben.",
+    "A hint of a later version.",
+    "A hint of a later version.",
+  ],
+])("an error of the server is said in the user's language, with what to do: %s", (message, said, hint, advice) => {
+  setTranslation({ texts: textsOf(german), language: "de" });
+  const error = new ApiError(429, { code: "too_many_requests", message, hint });
+  expect([error.message, error.hint]).toEqual([said, advice]);
+});
+
+test("a failed turn says in the user's language why", () => {
+  setTranslation({ texts: textsOf(german), language: "de" });
+  const error = { code: "engine_unreachable", message: "127.0.0.1 does not answer: refused." };
+  expect(endOf(ended("failed", "", error))).toBe("127.0.0.1 antwortet nicht: refused.");
 });

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Entry } from "../../src/conversation/conversation";
 import * as words from "../../src/turn/labels";
 import type { TurnView } from "../../src/turn/turn";
 import { call, finished, more, over, type Said } from "../turn/events";
@@ -240,4 +241,16 @@ test("an answer whose rows are in the table above it points there, and one that 
 test("an answer with values of the table above it in other rows is shown", async () => {
   stage.show(answered("values", "    0\n    1.5\n    mm"));
   await vi.waitFor(() => expect(stage.find("[data-turn=values] .ak-markdown").textContent).toContain("mm"));
+});
+
+test("files of a message are named, also when the page was loaded again and has only what the server stored", () => {
+  const [entry] = stage.show(turnOf("t")) as [Entry];
+  const inputs = [
+    { id: "file-1", name: "rain.csv", mime: "text/csv", size: 8 },
+    { id: "file-2", name: "wind.csv", mime: "text/csv", size: 8 },
+  ];
+  stage.conversation.entries.value = [{ ...entry, context: ["cell 2", "wind.csv"], inputs }];
+  stage.grow(entry, turnOf("t"));
+  const chips = [...stage.page.querySelectorAll(".ak-prompt .ak-chip")].map((chip) => chip.textContent);
+  expect(chips).toEqual(["cell 3", "wind.csv", "rain.csv"]);
 });
