@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AbstractAsyncContextManager, aclosing
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class RawSession:
     def client(self) -> httpx.AsyncClient:
         return self._server.client(None, headers=self.headers)
 
-    async def call(self, id: int, params: Json) -> AsyncIterator[Json]:
+    async def call(self, id: int, params: Json) -> AsyncGenerator[Json]:
         """Yield the events of the stream that answers a tool call."""
         async with (
             self.client() as http,
@@ -91,7 +91,7 @@ def request(id: int, method: str, params: Json) -> Json:
     return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
 
 
-async def events_of(reply: httpx.Response) -> AsyncIterator[Json]:
+async def events_of(reply: httpx.Response) -> AsyncGenerator[Json]:
     event: Json = {}
     async for line in reply.aiter_lines():
         if not line and event:
@@ -107,9 +107,9 @@ def result_of(event: Json) -> Json:
     return result
 
 
-async def first_of(stream: AsyncIterator[Json]) -> Json:
+async def first_of(stream: AsyncGenerator[Json]) -> Json:
     """Return the first event, and close the connection."""
-    async with aclosing(stream) as events:  # type: ignore[type-var]
+    async with aclosing(stream) as events:
         async for event in events:
             return event
     raise AssertionError("the stream has no event")
