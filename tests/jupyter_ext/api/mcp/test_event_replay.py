@@ -14,6 +14,7 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
 
 from tests.relay import Relay
 from tests.server import TOKEN, AgentServer, Json
@@ -115,24 +116,41 @@ async def first_of(stream: AsyncGenerator[Json]) -> Json:
     raise AssertionError("the stream has no event")
 
 
-async def test_a_client_that_loses_its_connection_resumes_the_stream(server: AgentServer) -> None:
-    tokens: list[str] = []
-
-    async def on_token(token: str) -> None:
-        tokens.append(token)
-
+async def cut_call(server: AgentServer, prompt: str, **given: Any) -> Any:
+    """Call the agent with the SDK's client, and cut all its connections as soon as the turn runs."""
     async with Relay(server.port) as relay:
         headers = {"Authorization": f"Bearer {TOKEN}"}
         async with httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http:
             transport = streamable_http_client(f"http://127.0.0.1:{relay.port}/agent/v1/mcp", http_client=http)
-            async with Client(transport, mode="legacy", cache=None) as mcp:
-                calling = asyncio.create_task(mcp.call_tool("agent", {"prompt": "slowly", "session": "cut"}))
+            async with Client(transport, mode="legacy", cache=None, **given) as mcp:
+                calling = asyncio.create_task(mcp.call_tool("agent", {"prompt": prompt, "session": "cut"}))
                 async with server.client() as panel:
                     while not (await panel.get("agent/v1/sessions/cut/items")).is_success:
                         await asyncio.sleep(0.02)
                 relay.cut()
-                answer: Any = await calling
+                return await calling
+
+
+async def test_a_client_that_loses_its_connection_resumes_the_stream(server: AgentServer) -> None:
+    answer = await cut_call(server, "slowly")
     assert (answer.is_error, answer.content[0].text.strip()) == (False, ANSWER)
+
+
+async def test_a_question_that_is_asked_while_there_is_no_connection_reaches_the_client(tmp_path: Path) -> None:
+    script: list[Json] = [{"text": "let me see", "deltas": 5, "delay": 0.1, "calls": [CODE]}, {"text": "it is 42"}]
+    made = AgentServer(tmp_path / "server", script, {"tools": "python", "permission": "ask"})
+    made.directory.mkdir()
+
+    async def allow(context: Any, params: Any) -> ElicitResult:
+        return ElicitResult(action="accept", content={"decision": "allow once"})
+
+    try:
+        await made.start()
+        answer = await cut_call(made, "compute", elicitation_callback=allow)
+    finally:
+        made.sweep()
+    assert answer.content[0].text == "it is 42"
+    assert answer.structured_content["calls"] == [{"name": "python", "status": "success"}]
 
 
 async def test_events_have_ids_and_a_stream_goes_on_after_any_of_them(server: AgentServer) -> None:
