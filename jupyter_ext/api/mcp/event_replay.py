@@ -57,6 +57,8 @@ class EventReplay:
         self._count += 1
         size = EVENT_BYTES if message is None else EVENT_BYTES + len(message.model_dump_json())
         event = StoredEvent(self._count, stream_id, message, size)
+        if self._is_complete(stream_id):  # the client uses the id of an earlier request again
+            self._remove(stream_id)
         self._streams.setdefault(stream_id, []).append(event)
         self._size += size
         if self._size > MAX_BYTES:
@@ -96,11 +98,17 @@ class EventReplay:
         return event is not None and not event.ends_stream
 
     def _remove_old_streams(self, newest: str) -> None:
-        for name, events in list(self._streams.items()):
-            if name != newest and events[-1].ends_stream:
-                self._size -= sum(event.size for event in self._streams.pop(name))
+        for name in list(self._streams):
+            if name != newest and self._is_complete(name):
+                self._remove(name)
             if self._size <= MAX_BYTES:
                 return
+
+    def _is_complete(self, stream: str) -> bool:
+        return stream in self._streams and self._streams[stream][-1].ends_stream
+
+    def _remove(self, stream: str) -> None:
+        self._size -= sum(event.size for event in self._streams.pop(stream))
 
     def _has_opening_event(self, stream: str) -> bool:
         """Return True if the SDK opened the stream with an event without data. Earlier clients cannot parse one."""

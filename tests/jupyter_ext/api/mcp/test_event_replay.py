@@ -221,6 +221,15 @@ async def test_a_session_keeps_a_limited_number_of_bytes_but_every_open_stream(s
     assert result_of(events[-1])["content"][0]["text"].strip() == ANSWER
 
 
+async def test_a_client_that_uses_an_id_again_begins_a_new_stream(server: AgentServer) -> None:
+    """The protocol forbids this. The events of such a client must not grow without a limit."""
+    session = await RawSession(server, "2025-11-25").open()
+    quick = {"name": "agent", "arguments": {"prompt": "quickly"}}
+    first, second = [[event async for event in session.call(1, quick)] for _ in range(2)]
+    assert await session.resume(first[0]["id"]) == (204, [])
+    assert await session.resume(second[0]["id"]) == (200, second[1:])
+
+
 async def test_a_resumed_stream_ends_with_its_session(server: AgentServer) -> None:
     session = await RawSession(server, "2025-11-25").open()
     first = await first_of(session.call(1, CALL))
