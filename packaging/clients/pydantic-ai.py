@@ -43,7 +43,8 @@ for number, (kind, provider) in enumerate(KINDS, start=1):
         assert error.status_code == 404, error
     if "SCRIPTED" in os.environ:
         assert sorted(asked) == ["Bonn", "Ulm"], asked
-        assert Agent(model, output_type=Place).run_sync(f"final {number}").output == Place(city="Ulm", people=3)
+        found = Agent(model, output_type=Place).run_sync(f"pydantic-ai final {number}").output
+        assert found == Place(city="Ulm", people=3), found
         if kind is not AnthropicModel:  # which has no structured output for a model that it does not know
             found = Agent(model, output_type=NativeOutput(Place)).run_sync("as an object").output
             assert found == Place(city="Ulm", people=3), found

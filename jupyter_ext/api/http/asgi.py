@@ -7,7 +7,7 @@ that may stream, and the disconnect message. Cookies and credentials are not pas
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Set
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -18,9 +18,8 @@ Message: TypeAlias = MutableMapping[str, Any]
 Application: TypeAlias = Callable[
     [dict[str, Any], Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]
 ]
-WITHHELD = frozenset({"authorization", "cookie", "x-api-key", "x-xsrftoken", "last-event-id"})
-"""Headers that the application does not get: credentials, and the number of the last event, for which the SDK without a
-store of events would send no response instead of a stream."""
+WITHHELD = frozenset({"authorization", "cookie", "x-api-key", "x-xsrftoken"})
+"""Headers that the application does not get: credentials."""
 OWN = frozenset({b"content-length", b"transfer-encoding", b"connection", b"date", b"server"})
 """Headers that tornado writes itself."""
 
@@ -36,15 +35,32 @@ class AsgiExchange:
     def leave(self) -> None:
         self._left.set()
 
-    async def run(self, application: Application, **extra: Any) -> None:
-        await application(self._scope(extra), self._receive, self._send)
+    @property
+    def method(self) -> str | None:
+        return self._handler.request.method
 
-    def _scope(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def status(self) -> int:
+        return self._handler.get_status()
+
+    def header(self, name: str) -> str:
+        """Return a header of the request; empty if the request does not have it."""
+        return str(self._handler.request.headers.get(name, ""))
+
+    def respond(self, status: int) -> None:
+        """Respond without a body, instead of an application."""
+        self._handler.set_status(status)
+
+    async def run(self, application: Application, withheld: Set[str] = frozenset(), **extra: Any) -> None:
+        """Pass the request to the application, without the headers ``withheld`` (in lower case)."""
+        await application(self._scope(withheld, extra), self._receive, self._send)
+
+    def _scope(self, withheld: Set[str], extra: Mapping[str, Any]) -> dict[str, Any]:
         request = self._handler.request
         headers = [
             (name.lower().encode("latin-1"), value.encode("latin-1", "replace"))
             for name, value in request.headers.get_all()
-            if name.lower() not in WITHHELD
+            if name.lower() not in WITHHELD | withheld
         ]
         return {
             "type": "http",

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, NotFound, client_text
 from agent_kernel.core.thread_offload import run_in_own_thread
 from agent_kernel.core.version import __version__
 from jupyter_ext.api.http.asgi import AsgiExchange
+from jupyter_ext.api.mcp.event_replay import SessionReplays
 from jupyter_ext.api.mcp.tools import TOOLS, McpTools
 from jupyter_ext.api.mcp.turn import ASK, Client, InvalidArguments, McpQuestion
 from jupyter_ext.auth.callers import Caller, subject
@@ -24,6 +26,7 @@ MAX_SESSIONS = 1_000
 they are idle."""
 IDLE_S = 30 * 60.0
 MAX_BODY = 4 << 20
+LAST_EVENT_ID, SESSION_ID = "last-event-id", "mcp-session-id"
 CALLER = "agent_kernel.caller"
 INSTRUCTIONS = (
     "The agent of a Jupyter server: 'agent' asks it one turn, in a conversation of its own or that of a notebook. "
@@ -43,6 +46,8 @@ class McpEndpoint:
         self._manager: Any = None
         self._task: asyncio.Task[None] | None = None
         self._leave = asyncio.Event()
+        self._replays = SessionReplays()
+        self._resumed: set[AsgiExchange] = set()
 
     async def handle(self, exchange: AsgiExchange, caller: Caller) -> None:
         """Serve one HTTP request. Raises NotFound if the SDK is not installed."""
@@ -50,18 +55,38 @@ class McpEndpoint:
             if self._task is None:
                 await self._start()
         extra = {"user": _owner(caller), "state": {CALLER: caller}}
-        await exchange.run(self._manager.handle_request, **extra)
+        last_event_id = exchange.header(LAST_EVENT_ID)
+        replay = self._replays.find(last_event_id)
+        if replay is None:  # for an unknown event the SDK would send an empty stream again and again
+            await exchange.run(self._manager.handle_request, frozenset({LAST_EVENT_ID}), **extra)
+        elif not replay.can_resume(last_event_id):  # to clients of event streams, 204 means: do not connect again
+            exchange.respond(HTTPStatus.NO_CONTENT)
+        else:
+            self._resumed.add(exchange)
+            try:
+                await exchange.run(self._manager.handle_request, **extra)
+            finally:
+                self._resumed.discard(exchange)
+        if exchange.method == "DELETE" and exchange.status == HTTPStatus.OK:
+            self._end_resumed(exchange.header(SESSION_ID))
 
     async def aclose(self) -> None:
         self._leave.set()
         if self._task is not None:
             await asyncio.wait([self._task])
+        self._end_resumed()
+
+    def _end_resumed(self, session: str = "") -> None:
+        """End the resumed streams of an MCP session, or of all sessions. The SDK ends the other streams itself."""
+        for exchange in self._resumed:
+            if not session or exchange.header(SESSION_ID) == session:
+                exchange.leave()
 
     async def _start(self) -> None:
         """Start one task that enters and leaves the session manager, because the manager requires the same task for
         both."""
         try:
-            self._manager = await run_in_own_thread(lambda: _manager(self._tools), "import of mcp")
+            self._manager = await run_in_own_thread(lambda: _manager(self._tools, self._replays), "import of mcp")
         except ImportError as error:
             raise NotFound(
                 "This server has no MCP endpoint: the MCP SDK is not installed.",
@@ -96,10 +121,11 @@ def endpoint_of(services: Services) -> McpEndpoint:
     return services.on_demand.get(McpEndpoint, make)
 
 
-def _manager(tools: McpTools) -> Any:
+def _manager(tools: McpTools, replays: SessionReplays) -> Any:
     """Return the session manager of the SDK. The first call imports the SDK, so call it in a thread. Raises
     ImportError."""
     from mcp.server.lowlevel.server import Server
+    from mcp.server.streamable_http import EventMessage
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
     from mcp.shared.exceptions import MCPError
     from mcp_types import INVALID_PARAMS, CallToolResult, InputRequiredResult, ListToolsResult, TextContent, Tool
@@ -126,12 +152,14 @@ def _manager(tools: McpTools) -> Any:
         answer = TextContent(type="text", text=outcome.text)
         return CallToolResult(content=[answer], structured_content=dict(outcome.facts), is_error=outcome.failed)
 
+    class Manager(StreamableHTTPSessionManager):
+        event_store: Any = property(lambda _: replays.new(EventMessage), lambda _, value: None)
+        """A new store each time. The SDK reads this attribute once for each session."""
+
     server: Any = Server(
         "agent-kernel", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
     )
-    return StreamableHTTPSessionManager(
-        server, max_sessions=MAX_SESSIONS, session_idle_timeout=IDLE_S, max_request_body_size=MAX_BODY
-    )
+    return Manager(server, max_sessions=MAX_SESSIONS, session_idle_timeout=IDLE_S, max_request_body_size=MAX_BODY)
 
 
 def _owner(caller: Caller) -> Any:

@@ -35,9 +35,12 @@ class McpHandler(AgentHandler):
         await self._serve()
 
     @guard("execute", kernels=False)
-    @operation(MESSAGES, errors=(404, 406, 409), conditions=SPOKEN)
+    @operation(MESSAGES, also={204: None}, errors=(404, 406, 409), conditions=SPOKEN)
     async def get(self) -> None:
-        """Receive the messages of the MCP server as they are produced."""
+        """Receive the messages of the MCP server as they are produced.
+
+        With ``Last-Event-ID`` a client that lost its connection receives the rest of the stream with this event. The
+        status is 204 if nothing follows."""
         await self._serve()
 
     @guard("execute", kernels=False)
