@@ -23,7 +23,7 @@ PRECISION = re.compile(rf"(?P<whole>\b(?:integers?|whole numbers?)\b)|{DECIMALS.
 """Finds the precision that a question asks for where it describes a value."""
 KIND = re.compile(
     r"\b(?:(?P<number>float|integer|number|numeric|decimal|percentage)|string|text)\b"
-    r"|\b(?P<options>one of|either)\b",
+    r"|\b(?P<options>one of|either|(?:can|must|should) be)\b",
     re.IGNORECASE,
 )
 """Finds the kind of a value in its description: a number, or text."""
@@ -33,6 +33,8 @@ OPTION = re.compile(r"[\"“]([^\"”\n]{1,60})[\"”]")
 """Matches a quoted text in the description of a value. If the value must be one of several texts, the description
 quotes each of them."""
 MAX_OPTIONS = 6
+EXAMPLES = re.compile(r"\b(?:such as|like|for example)\b|\be\.g\.", re.IGNORECASE)
+"""Finds words that say that the quoted texts are only examples of the value."""
 YES_OR_NO = re.compile(r"yes[\W_]?(?:or)?[\W_]?no", re.IGNORECASE)
 """Matches a placeholder that stands for "yes" or "no"."""
 NAME = re.compile(r"(?:^|[\W_])name$", re.IGNORECASE)
@@ -104,15 +106,17 @@ def _other_kind(value: str, placeholder: str, description: str) -> str:
     """Return the kind of value that the question asks for ("a number", "text", or a list of options) if ``value`` is of
     another kind. Return an empty string if the kinds agree, or if the question names no kind."""
     kinds = [match.lastgroup or "text" for match in KIND.finditer(description[:MAX_KIND])]
+    is_name = bool(NAME.search(placeholder))
+    is_number = bool((NUMBER if is_name else FRACTION).fullmatch(value)) and (is_name or bool(kinds))
     if not kinds:
-        return "text" if NAME.search(placeholder) and FRACTION.fullmatch(value) else ""
-    if kinds[0] == "number":
+        return "text" if is_number else ""
+    if next((kind for kind in kinds if kind != "options"), "text") == "number":
         return "" if re.search(r"\d", value) else "a number"
     options = OPTION.findall(description.split("\n", maxsplit=1)[0])[:MAX_OPTIONS] if "options" in kinds else []
-    if not options:
-        return "text" if FRACTION.fullmatch(value) else ""
-    is_text = not NUMBER.fullmatch(value) and value not in ("True", "False")
-    return "" if is_text or any(map(NUMBER.fullmatch, options)) else f"one of: {', '.join(options)}"
+    if len(options) < 2 or EXAMPLES.search(description[:MAX_KIND]):
+        return "text" if is_number else ""
+    is_option = value.casefold() in [option.casefold() for option in options]
+    return "" if is_option or any(map(NUMBER.fullmatch, options)) else f"one of: {', '.join(options)}"
 
 
 def _as_described(value: str, placeholder: str, question: str) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import pairwise
 
-from agent_kernel.core.programs.answer_form import SLOT
+from agent_kernel.core.programs.answer_form import SLOT, slots_of
 from agent_kernel.core.programs.program_edits import ParsedProgram, is_condition, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
 
@@ -98,8 +99,9 @@ THRESHOLD = re.compile(
 
 
 def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[str]:
-    """Return the sentences of the question that the program ``code`` ignores, in order, and a sentence with the values
-    of each column that the program compares with another value. Return an empty list if the program cannot be parsed.
+    """Return the sentences of the question that the program ``code`` ignores, in order. To these, add a sentence with
+    the values of each column that the program compares with another value, and one for each pair of demanded values
+    that it computes in the same way. Return an empty list if the program cannot be parsed.
     ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
@@ -118,6 +120,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     found += [sentence for sentence in sentences if words & set(WORD.findall(sentence.lower()))]
     wrong = dict.fromkeys(filter(None, (_column_without(node, values) for node in program.nodes)))
     limits = [f"{label!r} has only these values: {values[label]}"[:MAX_SENTENCE] for label in wrong]
+    limits += _equal_values(program, slots_of(question))
     return sorted(dict.fromkeys(found), key=sentences.index) + limits
 
 
@@ -151,6 +154,16 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     yield not all(_has_number(program, number) for number in numbers)
     # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
     yield not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence))
+
+
+def _equal_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each pair of consecutive statements that set two demanded values to the same expression."""
+    for first, second in pairwise(program.statements):
+        if isinstance(first, ast.Assign) and isinstance(second, ast.Assign):
+            names = [ast.unparse(one.targets[0]) for one in (first, second)]
+            is_computed = any(isinstance(node, ast.Call) for node in ast.walk(first.value))
+            if is_computed and set(names) <= set(slots) and ast.unparse(first.value) == ast.unparse(second.value):
+                yield f"{names[0]} and {names[1]} are different values."
 
 
 def _keeps_outliers(program: ParsedProgram) -> bool:

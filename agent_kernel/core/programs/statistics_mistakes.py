@@ -56,6 +56,8 @@ OF_OUTLIERS = re.compile(
     r"(?!.*(?:non|not|no_|without|clean|filter|remov|exclu|drop|after|minus|inlier)).*outliers?", re.IGNORECASE
 )
 """Matches the name of a variable for a value of the outliers, such as ``mean_age_outliers``."""
+ADDING = frozenset({"append", "extend", "add", "update"})
+"""Methods that add elements to a list or a set."""
 COUNT = re.compile(
     r"(?P<name>\w+) ?= ?(?:(?P<column>\w+\[(?:'[^'\n]*'|\"[^\"\n]*\")\])\.(?:isna|isnull)\(\)\.sum\(\)"
     r"|(\w+)\.duplicated\(\)\.sum\(\)"
@@ -198,7 +200,7 @@ def _outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
     """Remove the negation of a condition for outliers in an assignment whose variable is named after the outliers:
     ``outliers = t[~is_outlier]`` selects all other rows."""
     conditions = {ast.unparse(target): value for target, value in program.assignments}
-    for target, value in program.assignments:
+    for target, value in (*program.assignments, *_added_elements(program)):
         if not isinstance(target, ast.Name) or not OF_OUTLIERS.fullmatch(target.id):
             continue
         for node in ast.walk(value):
@@ -207,6 +209,14 @@ def _outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
                 if _is_extreme(condition):
                     start = program.span(node)[0]
                     yield (start, start + 1, "")
+
+
+def _added_elements(program: ParsedProgram) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each list or set to which the program adds elements, with what it adds: ``outliers.extend(rows)``."""
+    for node in program.expressions:
+        method = node.func if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        if isinstance(node, ast.Call) and method and method.attr in ADDING and len(node.args) == 1:
+            yield method.value, node.args[0]
 
 
 def _negated_alternatives(program: ParsedProgram) -> Iterator[Edit]:

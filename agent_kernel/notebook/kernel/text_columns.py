@@ -23,6 +23,8 @@ DECIMAL_POINT = re.compile(r"(?:\d{1,3}(?:[,' ]\d{3})+|\d+)\.(?:\d{1,2}|\d{4,})|
 THREE_DIGITS = re.compile(r"\d{1,3}\.\d{3}")
 TIME = re.compile(r"\d{1,3}:[0-5]\d:[0-5]\d(?:\.\d+)?")
 """Matches a duration or a time of day with seconds: ``3:41:07``."""
+TRUTH_VALUES = frozenset({"y", "n", "yes", "no", "t", "f", "true", "false"})
+"""Words that stand beside 0 and 1 in a column of truth values, so that they are not missing numbers."""
 DAY_AND_MONTH = re.compile(r"(?P<day>\d{1,2})[./-](?P<month>\d{1,2})[./-]\d{4}(?: \d{1,2}:\d\d(?::\d\d)?)?")
 
 
@@ -99,6 +101,8 @@ def _numbers_from(place: str, texts: Sequence[str], *, mixed: bool) -> str:
         return ""
     if mixed and not numbers:
         return f"pd.to_numeric({place}, errors='coerce')"
+    if any(match is None and text.strip().casefold() in TRUTH_VALUES for text, match in matches):
+        return ""
     units = {(match["before"], match["after"].strip().casefold()) for match in numbers}
     # The texts must have one unit, which some cells may lack. A text of digits with a leading zero is an identifier,
     # not a number.

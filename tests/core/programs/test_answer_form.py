@@ -61,6 +61,11 @@ def test_several_lines_or_nan_are_no_value(output: str, note: str) -> None:
         ('is a string that is either "low" or "high"', "True", "one of: low, high"),
         ('is either "low" or "high"', "low", ""),
         ('is one of "1", "2"', "2", ""),
+        ("can be any number", "low", "a number"),
+        ('is a string which can be "low", "high" or "none"', "True", "one of: low, high, none"),
+        ('is a string which can be "low" or "high"', "not low", "one of: low, high"),
+        ('is a string which can be "low" or "high"', "Low", ""),
+        ('is a string which can be a label such as "low" or "high"', "medium", ""),
         ('is a string exactly as written in the "Level" column', "8.69", "text"),
         ("is a string", "2021", ""),
         ("is a float rounded to 2 decimal places", "low", "a number"),
@@ -104,6 +109,9 @@ def test_a_date_is_written_without_midnight(described: str, value: str) -> None:
 
 
 def test_a_number_is_no_name() -> None:
+    described = '@feature[feature_name] where "feature_name" is a string, the name of a column.'
+    assert unusable_value("@feature[2]", described) == "printed 2 for feature, but the question asks for text"
+    assert unusable_value("@feature[age]", described) == ""
     question = "Which columns? Answer in the form @first[column_name] @second[named]"
     note = "printed -0.23 for first, but the question asks for text"
     assert unusable_value("@first[-0.23] @second[0.3]", question) == note

@@ -156,3 +156,10 @@ def test_a_loop_must_use_its_variable_to_compute_the_value_of_each_pass() -> Non
 def test_a_value_of_these_rows_is_computed_from_the_selected_rows(code: str, is_covered: bool) -> None:
     question = "How many cars are far out, and what is the mean weight of these cars?"
     assert uncovered_sentences(question, code, FACTS) == ([] if is_covered else [question])
+
+
+def test_two_demanded_values_are_not_the_same_expression() -> None:
+    question = "How many died that day, and how many dates are there?\n@deaths[n] @dates[n]"
+    code = "deaths = t['day'].{}\ndates = t['day'].nunique()\nprint(f'@deaths[{{deaths}}] @dates[{{dates}}]')"
+    assert uncovered_sentences(question, code.format("nunique()"), FACTS) == ["deaths and dates are different values."]
+    assert uncovered_sentences(question, code.format("value_counts().max()"), FACTS) == []

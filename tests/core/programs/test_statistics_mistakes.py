@@ -111,6 +111,10 @@ def test_the_number_of_outliers_is_not_the_length_of_their_condition() -> None:
             "far = (t['w'] < 2) | (t['w'] > 9)\noutliers = t[~far]",
             "far = (t['w'] < 2) | (t['w'] > 9)\noutliers = t[far]",
         ),
+        (
+            "is_far = (t['w'] < 2) | (t['w'] > 9)\noutliers.extend(t[~is_far].index)",
+            "is_far = (t['w'] < 2) | (t['w'] > 9)\noutliers.extend(t[is_far].index)",
+        ),
         ("outliers = t[~((t['w'] >= 2) & (t['w'] <= 9))]", ""),
         ("mean_without_outliers = t[~(z > 3)]['w'].mean()", ""),
         ("rows = t[~(z > 3)]", ""),

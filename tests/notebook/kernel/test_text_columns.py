@@ -24,6 +24,8 @@ from agent_kernel.notebook.kernel.text_columns import describe_conversion
         ["03/01/2025", "04/01/2025"],
         ["Rome", "Paris"],
         ["absent", "ill"],
+        ["Y", "N", "1", "0"],
+        ["yes", "1", "0"],
         [("a",), "b"],
         [1, 2],
         [],
