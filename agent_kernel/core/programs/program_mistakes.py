@@ -6,6 +6,7 @@ another way than their author means. None of these statements raises an error. T
 - ``&`` and ``|`` bind more strongly than comparisons: ``t['a'] > 1 & t['b'] < 2`` compares with ``1 & t['b']``.
 - ``&`` binds more strongly than ``|``: ``(t['a'] == 1) | (t['a'] == 2) & (t['b'] > 3)`` has rows with any ``b``.
 - ``fillna`` with one value for each group finds no group, because it looks for the labels of rows.
+- ``t[t['a'].idxmax()]`` looks for a column, although ``idxmax`` returns the label of a row. (This one raises an error.)
 - No date equals a whole number: ``t['day'] == 2017`` is true of no row.
 
 ``statistics_mistakes`` has the rules for statistical tests, counts and coefficients.
@@ -46,6 +47,7 @@ def rewrite_mistakes(code: str) -> str:
         _counted_last,
         _alternatives_first,
         _years,
+        _row_of_extreme,
         *statistics_mistakes.RULES,
     )
     return apply_all(code, rules)
@@ -152,6 +154,18 @@ def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
             if is_bare and column and column == _compared_column(single) != _compared_column(far):
                 one, other, condition = (f"({program.source(part)})" for part in (single, near, far))
                 yield (start, end, f"({one} | {other}) & {condition}")
+
+
+def _row_of_extreme(program: ParsedProgram) -> Iterator[Edit]:
+    """Select the row with the extreme value by ``t.loc``: ``t[t['a'].idxmax()]`` looks for a column."""
+    for node in program.expressions:
+        if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
+            continue
+        call = node.slice
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and is_column(call.func.value):
+            is_own = program.source(call.func.value).startswith(f"{node.value.id}[")
+            if is_own and call.func.attr in ("idxmax", "idxmin"):
+                yield (program.span(node.value)[1],) * 2 + (".loc",)
 
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:

@@ -78,8 +78,21 @@ WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_onl
 """Matches code that uses columns without naming them."""
 FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
 """Matches words that ask to fill missing values, with the text after them, which names a column."""
-LEAVES_OUT = re.compile(r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b", re.I)
+LEAVES_OUT = re.compile(
+    r"\b(?:remov\w+|exclud\w+|drop|leave out|without|delete|filter out)\b[^.;]*\boutliers?\b"
+    r"|\boutliers?\b[^.;]{0,20}\b(?:removed|excluded|dropped|left out)\b",
+    re.IGNORECASE,
+)
 """Finds a sentence that asks to remove outliers."""
+SELECTS = re.compile(r"~|<|!=|\bdrop\(|isin|between|query|clip|mask|where|loc\[")
+"""Matches code that selects or drops rows by their values."""
+IN_WHICH = re.compile(r"\b(?:in|on|at) which (\w+)(?:(?:,| and| or) (\w+))?", re.IGNORECASE)
+"""Matches a question for the place of an extreme value, and the columns that tell the place."""
+OF_THE_SAME = re.compile(r"\b(?:of|for|by|within) the same \w+", re.IGNORECASE)
+"""Finds a sentence that compares rows of one group."""
+NEIGHBOURS = re.compile(r"\.(?:shift|pct_change|diff)\(")
+BY_GROUP = re.compile(r"groupby\([^\n]*\.(?:shift|pct_change|diff|transform|apply)\(|\bfor \w+")
+"""Matches code that compares neighbouring rows of each group."""
 OF_THESE = re.compile(r"\b(?:of|for|in|among) (?:these|those)\b", re.IGNORECASE)
 """Finds a sentence that asks for something of rows that a condition selects."""
 IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
@@ -146,7 +159,13 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     plain = letters_of(program.code)
     yield any(letters_of(one) not in plain for one in IDENTIFIER.findall(sentence))
     yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
+    yield bool(LEAVES_OUT.search(sentence)) and not SELECTS.search(program.code)
     yield bool(OF_THESE.search(sentence)) and _only_counts_selected_rows(program)
+    places = [word for match in IN_WHICH.finditer(sentence) for word in match.groups() if word]
+    # The largest year is not the year of the largest value.
+    yield any(re.search(rf"\['{re.escape(word)}'\]\.(?:max|min)\(\)", program.code, re.I) for word in places)
+    compares = bool(NEIGHBOURS.search(program.code)) and not BY_GROUP.search(program.code)
+    yield bool(OF_THE_SAME.search(sentence)) and compares
     named_values = ((label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE)
     # A program that uses the column may select the value in another way, for example by a loop over its values.
     yield any(_names_value(sentence, one) and not _uses(program.code, label) for label, one in named_values)

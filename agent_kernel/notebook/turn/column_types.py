@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 DATE = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d:?\d\d)?"
-    rf"|\d{{4}}/\d\d/\d\d|\d\d[ -]{MONTH}[ -]\d{{4}}|{MONTH} \d\d, \d{{4}}"
+    rf"|\d{{4}}/\d\d/\d\d|\d\d?[ -]{MONTH}[ -]\d{{4}}|{MONTH} \d\d?,? \d{{4}}"
 )
 """Matches a date that pandas recognises without being told its form."""
 DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d\d:\d\d(?::\d\d)?)?")
@@ -65,6 +65,13 @@ def column_type(cells: Sequence[str]) -> str:
     if kind == "str" and all(is_integer(text) or is_decimal(text) for text in present):
         return "float64"
     return "float64" if kind == "int64" and len(present) < len(cells) else kind
+
+
+def has_several_forms(dates: Sequence[str]) -> bool:
+    """Return whether dates are written in several forms. pandas reads the form from the first one, and leaves a column
+    with other forms as text unless it is told ``date_format="mixed"``."""
+    present = (text for cell in dates if (text := cell.strip()) not in MISSING)
+    return len({re.sub(r"\d+", "0", re.sub(r"[A-Za-z]+", "a", text)) for text in present}) > 1
 
 
 def _date_type(dates: Sequence[re.Match[str]]) -> str:

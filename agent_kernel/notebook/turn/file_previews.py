@@ -24,7 +24,13 @@ from typing import Any, NamedTuple
 
 from agent_kernel.notebook.draft.jail import readable_paths
 from agent_kernel.notebook.kernel.text_columns import describe_conversion, pandas_names
-from agent_kernel.notebook.turn.column_types import MISSING, column_type, describe_values, number_options
+from agent_kernel.notebook.turn.column_types import (
+    MISSING,
+    column_type,
+    describe_values,
+    has_several_forms,
+    number_options,
+)
 
 MAX_FILES = 3
 MAX_ENTRIES = 2_000
@@ -245,9 +251,12 @@ def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
     options = [f"sep={separator!r}"] if separator != "," else []
     options += [f"skiprows={skipped}"] if skipped else []
     options += number_options(cells, kinds, separator)
+    is_mixed = any(has_several_forms(column) for column, kind in zip(cells, kinds, strict=True) if kind == "date")
     dates = [column for column, kind in zip(columns, kinds, strict=True) if kind in ("date", "day first")]
     options += [f"parse_dates={dates!r}"] if dates else []
     options += ["dayfirst=True"] if "day first" in kinds else []
+    # With both options, pandas would read 2024-05-01 as the fifth of January.
+    options += ["date_format='mixed'"] if is_mixed and "day first" not in kinds else []
     options += [f"encoding={head.encoding!r}"] if head.encoding == "latin-1" else []
     count = f"{len(rows) - 1} rows x " if head.whole else ""
     more = f", and {len(rows[0]) - MAX_COLUMNS} more" if len(rows[0]) > MAX_COLUMNS else ""

@@ -122,3 +122,9 @@ def test_other_programs_stay_as_they_are(code: str) -> None:
 )
 def test_alternatives_with_parentheses_or_of_several_columns_are_kept(code: str) -> None:
     assert rewrite_mistakes(code) == code
+
+
+def test_the_row_of_an_extreme_value_is_selected_by_its_label() -> None:
+    assert rewrite_mistakes("row = t[t['a'].idxmin()]") == "row = t.loc[t['a'].idxmin()]"
+    for code in ("row = t.loc[t['a'].idxmin()]", "x = means[t['a'].idxmin()]", "x = t['a'].idxmin()"):
+        assert rewrite_mistakes(code) == code

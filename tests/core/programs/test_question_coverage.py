@@ -163,3 +163,30 @@ def test_two_demanded_values_are_not_the_same_expression() -> None:
     code = "deaths = t['day'].{}\ndates = t['day'].nunique()\nprint(f'@deaths[{{deaths}}] @dates[{{dates}}]')"
     assert uncovered_sentences(question, code.format("nunique()"), FACTS) == ["deaths and dates are different values."]
     assert uncovered_sentences(question, code.format("value_counts().max()"), FACTS) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "without", "covered"),
+    [
+        (
+            "In which year and quarter was the rate highest?",
+            "print(t['rate'].max(), t['year'].max())",
+            "print(t.loc[t['rate'].idxmax(), ['year', 'quarter']])",
+        ),
+        (
+            "Compute the change against the previous month of the same stock.",
+            "print(t['price'].pct_change())",
+            "print(t.groupby('stock')['price'].pct_change())",
+        ),
+        (
+            "What is the mean after the outliers are removed?",
+            "far = z > 3\nprint(far.sum(), t['w'].mean())",
+            "far = z > 3\nprint(far.sum(), t[~far]['w'].mean())",
+        ),
+    ],
+)
+def test_a_program_that_computes_something_else_leaves_the_sentence_out(
+    question: str, without: str, covered: str
+) -> None:
+    assert uncovered_sentences(question, without, FACTS) == [question]
+    assert uncovered_sentences(question, covered, FACTS) == []

@@ -60,6 +60,25 @@ def test_a_table_is_told_by_its_categories_and_missing_values(here: Path) -> Non
     ]
 
 
+@pytest.mark.parametrize(
+    ("days", "options"),
+    [
+        (["Jan 1 2000", "Feb 12 2000"], "parse_dates=['day']"),
+        (["1 Jan 2000", "12 Feb 2000"], "parse_dates=['day']"),
+        (["2000-01-01", "Feb 12 2000", "2000/03/04"], "parse_dates=['day'], date_format='mixed'"),
+        (["2000-01-01", "2000-02-12 10:30"], "parse_dates=['day'], date_format='mixed'"),
+        (["2000-01-01", ""], "parse_dates=['day']"),
+    ],
+)
+def test_dates_are_read_as_dates_in_the_forms_that_they_have(here: Path, days: list[str], options: str) -> None:
+    (here / "a.csv").write_text("\n".join(["day,n", *(f"{day},1" for day in days)]))
+    read = f"pd.read_csv('a.csv', {options})"
+    assert f"CSV read by {read}, " in describe_files("Plot a.csv")
+    table = eval(read, {"pd": pd})
+    assert str(table["day"].dtype).startswith("datetime64")
+    assert table["day"].notna().sum() == sum(map(bool, days))
+
+
 def test_the_values_of_a_table_that_is_not_read_to_its_end_are_not_told(here: Path) -> None:
     (here / "power.csv").write_text("source,output\n" + "coal,1\n" * 200_000)
     assert " values: " not in describe_files("Sum power.csv")

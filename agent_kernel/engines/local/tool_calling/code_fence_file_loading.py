@@ -23,7 +23,9 @@ LINES = ".splitlines()"
 """Suffix of an expression whose value is a list of lines. The variable that gets this value is named "lines", so that a
 small model knows what each element is."""
 MODULES = frozenset({"pd", "json", "open"})
-OPTIONS = frozenset({"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "encoding", "lines"})
+OPTIONS = frozenset(
+    {"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "date_format", "encoding", "lines"}
+)
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)
 KIND = (
     r"(?:(?:an?|the|my)\s+)?(?:new\s+)?(?:pandas\s+)?"
