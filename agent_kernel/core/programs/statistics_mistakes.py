@@ -12,6 +12,7 @@ error. The functions have no side effects.
 - ``model.coef_[0]`` is the coefficient of the first column, even if the variable is named after another column.
 - ``t.corr()['a'].idxmax()`` is ``a``, because each column correlates best with itself.
 - ``mean_total = t['a'] + t['b'].mean()`` is not a mean, because only the second column is reduced.
+- A small p-value says that a sample is not normally distributed: ``is_normal = p < 0.05`` is the opposite.
 - The score of a regression is R squared, and its square root is not the RMSE.
 """
 
@@ -75,27 +76,12 @@ PAIRS = (PAIRED | SAMPLES.keys()) - {"skew", "kurtosis", "linregress"}
 """Functions of scipy.stats whose results are a statistic and its p-value."""
 PROBABILITY = re.compile(r"p|p_?val(?:ue)?s?|\w+_p|\w*p_?val(?:ue)?\w*", re.IGNORECASE)
 """Matches the name of a variable for a p-value."""
+NORMAL = re.compile(r"(?!.*(?:non|not|ab)_?normal)(?:\w+_)?normal(?:ity|ly)?(?:_\w+)?", re.IGNORECASE)
+"""Matches the name of a value that tells whether a sample is normally distributed."""
+NORMAL_SLOT = re.compile(r"@(\w+)\[\{(\w+) ?(<=?) ?(?=[\w.]+\})")
+"""Matches such a value in an f-string, up to the number with which it compares a variable."""
 FREEDOM = re.compile(r"dof|df|ddof|\w*degrees\w*", re.IGNORECASE)
 """Matches the name of a variable for degrees of freedom."""
-
-OPTIONS = {
-    "ddof": ("std", "var", "sem"),
-    "equal_var": ("ttest_ind",),
-    "correction": ("chi2_contingency",),
-    "test_size": ("train_test_split",),
-    "random_state": ("train_test_split", "sample", "KMeans", "DecisionTreeClassifier", "RandomForestClassifier"),
-    "drop_first": ("get_dummies",),
-}
-"""Options that questions name, and the functions that have them. Their results differ by the option."""
-OPTION = re.compile(r"\b(ddof|equal_var|correction|test_size|random_state|drop_first) ?= ?(\d+(?:\.\d+)?|True|False)\b")
-"""Matches an option with its value in a question."""
-OPTION_WORDS = (
-    (re.compile(r"\bpopulation standard deviation\b", re.IGNORECASE), ("ddof", "0")),
-    (re.compile(r"\bsample standard deviation\b", re.IGNORECASE), ("ddof", "1")),
-    (re.compile(r"\bWelch\b|\bunequal variances\b", re.IGNORECASE), ("equal_var", "False")),
-    (re.compile(r"\b(?:without|no)\b[^.;,\n]{0,20}\b(?:Yates|continuity)\b", re.IGNORECASE), ("correction", "False")),
-)
-"""Words that name an option in another way."""
 
 
 def _tests(program: ParsedProgram) -> Iterator[tuple[str, ast.Call]]:
@@ -313,6 +299,24 @@ def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(value), f"({operation}).{method}({', '.join(program.arguments(call))})")
 
 
+def _normal_by_large_probability(program: ParsedProgram) -> Iterator[Edit]:
+    """Reverse the comparison of a p-value in a value whose name says that the sample is normally distributed."""
+    for target, value in program.assignments:
+        test = value.test if isinstance(value, ast.IfExp) and _is_affirmative(value.body) else value
+        if isinstance(target, ast.Name) and NORMAL.fullmatch(target.id) and isinstance(test, ast.Compare):
+            is_small = isinstance(test.ops[0], ast.Lt | ast.LtE) and PROBABILITY.fullmatch(ast.unparse(test.left))
+            if len(test.ops) == 1 and is_small:
+                bound = program.source(test.comparators[0])
+                yield (*program.span(test), f"{program.source(test.left)} > {bound}")
+    for slot in NORMAL_SLOT.finditer(program.code):
+        if NORMAL.fullmatch(slot[1]) and PROBABILITY.fullmatch(slot[2]):
+            yield (*slot.span(3), ">")
+
+
+def _is_affirmative(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and str(node.value).casefold() in ("yes", "true", "normal", "1")
+
+
 def _is_selected_column(node: ast.expr) -> bool:
     """Return whether the expression selects a column of some rows: ``t[t['a'] > 1]['b']``, ``t.loc[rows, 'b']``."""
     if not isinstance(node, ast.Subscript):
@@ -322,45 +326,6 @@ def _is_selected_column(node: ast.expr) -> bool:
     if is_label(node.slice):
         return isinstance(node.value, ast.Subscript) and is_condition(node.value.slice)
     return is_column(node.value) and is_condition(node.slice)
-
-
-def with_named_functions(code: str, question: str) -> str:
-    """Replace ``c.skew()`` by ``stats.skew(c)``, and the kurtosis likewise, if the question names the function of
-    SciPy, whose results are biased by default, unlike those of pandas."""
-    program = ParsedProgram(code)
-    edits: list[Edit] = []
-    for node in program.expressions:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args + node.keywords:
-            function = {"skew": "skew", "kurt": "kurtosis", "kurtosis": "kurtosis"}.get(node.func.attr)
-            if function and f"scipy.stats.{function}" in question:
-                edits.append((*program.span(node), f"stats.{function}({program.source(node.func.value)}.dropna())"))
-    return program.apply_edits(edits) or code
-
-
-def with_named_options(code: str, question: str) -> str:
-    """Return the code with the options that the question names and that a call lacks or has with another value:
-    ``ddof=0`` in a call of ``std``, ``equal_var=False`` in a t-test of which the question says that it is Welch's. An
-    option with two values in the question is left as it is."""
-    program = ParsedProgram(code)
-    named = [*OPTION.findall(question), *(option for words, option in OPTION_WORDS if words.search(question))]
-    values = {name: {value for other, value in named if other == name} for name, _ in named}
-    edits: list[Edit] = []
-    for node in program.expressions:
-        if not isinstance(node, ast.Call) or any(one.arg is None for one in node.keywords):
-            continue
-        function = ast.unparse(node.func).rpartition(".")[2]
-        given = {one.arg: one.value for one in node.keywords}
-        for name, functions in OPTIONS.items():
-            if function not in functions or len(values.get(name, ())) != 1:
-                continue
-            (value,) = values[name]
-            if name not in given:
-                end = program.span(node)[1] - 1
-                is_first = not node.args + node.keywords
-                edits.append((end, end, f"{'' if is_first else ', '}{name}={value}"))
-            elif isinstance(given[name], ast.Constant) and program.source(given[name]) != value:
-                edits.append((*program.span(given[name]), value))
-    return program.apply_edits(edits) or code
 
 
 RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
@@ -378,4 +343,5 @@ RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     _root_mean_squared_error,
     _other_correlations,
     _mean_of_a_sum,
+    _normal_by_large_probability,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
-from agent_kernel.core.programs.statistics_mistakes import with_named_functions, with_named_options
 
 
 @pytest.mark.parametrize(
@@ -201,39 +200,25 @@ def test_the_mean_of_a_sum_is_that_of_both_columns() -> None:
         assert rewrite_mistakes(code) == code
 
 
-def test_functions_of_scipy_that_the_question_names_are_used() -> None:
-    code = "a = t['v'].skew()\nb = t['v'].kurt()\n"
-    meant = "a = stats.skew(t['v'].dropna())\nb = stats.kurtosis(t['v'].dropna())\n"
-    assert with_named_functions(code, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
-    assert with_named_functions(meant, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
-    assert with_named_functions(code, "What are the skewness and the kurtosis?") == code
-
-
 def test_rows_with_a_missing_value_are_counted_once() -> None:
     assert rewrite_mistakes("rows = t.isna().sum().sum()") == "rows = t.isna().any(axis=1).sum()"
     assert rewrite_mistakes("missing = t.isna().sum().sum()") == "missing = t.isna().sum().sum()"
 
 
 @pytest.mark.parametrize(
-    ("code", "question", "meant"),
+    ("code", "meant"),
     [
-        ("s = t['a'].std()", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
-        ("s = np.std(t['a'])", "Give the sample standard deviation.", "s = np.std(t['a'], ddof=1)"),
-        ("s = t['a'].std(ddof=1)", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
-        ("s = t['a'].std(ddof=0)", "Use the sample standard deviation.", "s = t['a'].std(ddof=1)"),
-        ("s = t['a'].std(ddof=1)", "Use ddof = 1.", ""),
-        ("s = t['a'].std(ddof=d)", "Use ddof=0.", ""),
-        ("s = t['a'].std()", "Z-scores with ddof=0, and the standard deviation with ddof = 1.", ""),
-        ("r = stats.ttest_ind(a, b)", "Perform Welch's t-test.", "r = stats.ttest_ind(a, b, equal_var=False)"),
-        (
-            "r = stats.chi2_contingency(t)",
-            "Without Yates' continuity correction.",
-            "r = stats.chi2_contingency(t, correction=False)",
-        ),
-        ("r = stats.chi2_contingency(t)", "Perform the test.", ""),
-        ("r = stats.chi2_contingency(t, **o)", "Use correction=False.", ""),
-        ("a = f(x)", "Use random_state=42.", ""),
+        ("is_normal = p < 0.05", "is_normal = p > 0.05"),
+        ("is_normal = 'yes' if p_value <= 0.05 else 'no'", "is_normal = 'yes' if p_value > 0.05 else 'no'"),
+        ("print(f'@is_normal[{p < 0.05}] @w[{w:.2f}]')", "print(f'@is_normal[{p > 0.05}] @w[{w:.2f}]')"),
+        ("is_normal = p > 0.05", ""),
+        ("is_normal = 'no' if p < 0.05 else 'yes'", ""),
+        ("not_normal = p < 0.05", ""),
+        ("non_normal = p < 0.05", ""),
+        ("significant = p < 0.05", ""),
+        ("is_normal = abs_skew < 0.5", ""),
+        ("print(f'@significant[{p < 0.05}]')", ""),
     ],
 )
-def test_an_option_that_the_question_names_is_passed(code: str, question: str, meant: str) -> None:
-    assert with_named_options(code, question) == (meant or code)
+def test_a_sample_is_normal_if_the_p_value_is_large(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == (meant or code)

@@ -8,10 +8,10 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Usage
+from agent_kernel.core.programs.named_options import with_named_functions, with_named_options
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
-from agent_kernel.core.programs.statistics_mistakes import with_named_functions, with_named_options
 from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt

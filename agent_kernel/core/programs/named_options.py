@@ -1,0 +1,67 @@
+"""Uses the functions and options that a question names, if a program computes with others: SciPy's skewness instead of
+that of pandas, ``ddof=0``, ``random_state=42``. The functions have no side effects."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from agent_kernel.core.programs.program_edits import Edit, ParsedProgram
+
+OPTIONS = {
+    "ddof": ("std", "var", "sem"),
+    "equal_var": ("ttest_ind",),
+    "correction": ("chi2_contingency",),
+    "test_size": ("train_test_split",),
+    "random_state": ("train_test_split", "sample", "KMeans", "DecisionTreeClassifier", "RandomForestClassifier"),
+    "drop_first": ("get_dummies",),
+}
+"""Options that questions name, and the functions that have them. Their results differ by the option."""
+OPTION = re.compile(r"\b(ddof|equal_var|correction|test_size|random_state|drop_first) ?= ?(\d+(?:\.\d+)?|True|False)\b")
+"""Matches an option with its value in a question."""
+OPTION_WORDS = (
+    (re.compile(r"\bpopulation standard deviation\b", re.IGNORECASE), ("ddof", "0")),
+    (re.compile(r"\bsample standard deviation\b", re.IGNORECASE), ("ddof", "1")),
+    (re.compile(r"\bWelch\b|\bunequal variances\b", re.IGNORECASE), ("equal_var", "False")),
+    (re.compile(r"\b(?:without|no)\b[^.;,\n]{0,20}\b(?:Yates|continuity)\b", re.IGNORECASE), ("correction", "False")),
+)
+"""Words that name an option in another way."""
+
+
+def with_named_functions(code: str, question: str) -> str:
+    """Replace ``c.skew()`` by ``stats.skew(c)``, and the kurtosis likewise, if the question names the function of
+    SciPy, whose results are biased by default, unlike those of pandas."""
+    program = ParsedProgram(code)
+    edits: list[Edit] = []
+    for node in program.expressions:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args + node.keywords:
+            function = {"skew": "skew", "kurt": "kurtosis", "kurtosis": "kurtosis"}.get(node.func.attr)
+            if function and f"scipy.stats.{function}" in question:
+                edits.append((*program.span(node), f"stats.{function}({program.source(node.func.value)}.dropna())"))
+    return program.apply_edits(edits) or code
+
+
+def with_named_options(code: str, question: str) -> str:
+    """Return the code with the options that the question names and that a call lacks or has with another value:
+    ``ddof=0`` in a call of ``std``, ``equal_var=False`` in a t-test of which the question says that it is Welch's. An
+    option with two values in the question is left as it is."""
+    program = ParsedProgram(code)
+    named = [*OPTION.findall(question), *(option for words, option in OPTION_WORDS if words.search(question))]
+    values = {name: {value for other, value in named if other == name} for name, _ in named}
+    edits: list[Edit] = []
+    for node in program.expressions:
+        if not isinstance(node, ast.Call) or any(one.arg is None for one in node.keywords):
+            continue
+        function = ast.unparse(node.func).rpartition(".")[2]
+        given = {one.arg: one.value for one in node.keywords}
+        for name, functions in OPTIONS.items():
+            if function not in functions or len(values.get(name, ())) != 1:
+                continue
+            (value,) = values[name]
+            if name not in given:
+                end = program.span(node)[1] - 1
+                is_first = not node.args + node.keywords
+                edits.append((end, end, f"{'' if is_first else ', '}{name}={value}"))
+            elif isinstance(given[name], ast.Constant) and program.source(given[name]) != value:
+                edits.append((*program.span(given[name]), value))
+    return program.apply_edits(edits) or code

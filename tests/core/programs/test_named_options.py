@@ -1,0 +1,40 @@
+"""Tests that a program uses the functions and options that its question names."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.core.programs.named_options import with_named_functions, with_named_options
+
+
+def test_functions_of_scipy_that_the_question_names_are_used() -> None:
+    code = "a = t['v'].skew()\nb = t['v'].kurt()\n"
+    meant = "a = stats.skew(t['v'].dropna())\nb = stats.kurtosis(t['v'].dropna())\n"
+    assert with_named_functions(code, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
+    assert with_named_functions(meant, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
+    assert with_named_functions(code, "What are the skewness and the kurtosis?") == code
+
+
+@pytest.mark.parametrize(
+    ("code", "question", "meant"),
+    [
+        ("s = t['a'].std()", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
+        ("s = np.std(t['a'])", "Give the sample standard deviation.", "s = np.std(t['a'], ddof=1)"),
+        ("s = t['a'].std(ddof=1)", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
+        ("s = t['a'].std(ddof=0)", "Use the sample standard deviation.", "s = t['a'].std(ddof=1)"),
+        ("s = t['a'].std(ddof=1)", "Use ddof = 1.", ""),
+        ("s = t['a'].std(ddof=d)", "Use ddof=0.", ""),
+        ("s = t['a'].std()", "Z-scores with ddof=0, and the standard deviation with ddof = 1.", ""),
+        ("r = stats.ttest_ind(a, b)", "Perform Welch's t-test.", "r = stats.ttest_ind(a, b, equal_var=False)"),
+        (
+            "r = stats.chi2_contingency(t)",
+            "Without Yates' continuity correction.",
+            "r = stats.chi2_contingency(t, correction=False)",
+        ),
+        ("r = stats.chi2_contingency(t)", "Perform the test.", ""),
+        ("r = stats.chi2_contingency(t, **o)", "Use correction=False.", ""),
+        ("a = f(x)", "Use random_state=42.", ""),
+    ],
+)
+def test_an_option_that_the_question_names_is_passed(code: str, question: str, meant: str) -> None:
+    assert with_named_options(code, question) == (meant or code)
