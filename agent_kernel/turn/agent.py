@@ -306,8 +306,7 @@ class Agent:
         if samples_several:
             try_programs = await toolbox.program_trials(place, turn.emit)
             if try_programs is not None:
-                rounds = ROUNDS[effort]
-                return VotingEngine(self._engine, try_programs, turn.note_vote, rounds, expects_program=demanded)
+                return VotingEngine(self._engine, try_programs, turn.note_vote, ROUNDS[effort], demanded)
         return self._engine
 
     async def _with_media(self, turn: ActiveTurn, view: ModelView) -> ModelView:

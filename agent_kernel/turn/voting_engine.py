@@ -177,7 +177,10 @@ class VotingEngine:
         yield replace(end, usage=end.usage + spent, context=end.context_tokens)
 
     async def _count_votes(self, ballot: _Ballot) -> None:
-        """Try the programs that are not tried yet, and decide the vote among all of them."""
+        """Try the programs that are not tried yet, and decide the vote among all of them. Do nothing if no program came
+        after the last count."""
+        if ballot.counted == len(ballot.programs):
+            return
         failed = set(failed_programs(ballot.request.messages))
         programs = [code for code in ballot.programs if code.strip() and code not in failed]
         ballot.counted = len(ballot.programs)

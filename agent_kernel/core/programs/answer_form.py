@@ -91,13 +91,11 @@ def unusable_value(output: str, question: str) -> str:
             value = output[match.end() : after.start() if after else len(output)].rpartition("]")[0].strip()
             if "\n" in value:
                 return f"printed several values for {match[1]}, but the question asks for one"
-            value, description = (
-                _as_described(value, slots[match[1]], question),
-                _description(slots[match[1]], question),
-            )
+            placeholder = slots[match[1]]
+            value, description = _as_described(value, placeholder, question), _description(placeholder, question)
             if value.lower() in NO_VALUES and value not in OPTION.findall(description):
                 return f"printed {value} for {match[1]}"
-            if kind := _other_kind(value, slots[match[1]], description):
+            if kind := _other_kind(value, placeholder, description):
                 return f"printed {value} for {match[1]}, but the question asks for {kind}"
     return ""
 
@@ -107,14 +105,17 @@ def _other_kind(value: str, placeholder: str, description: str) -> str:
     another kind. Return an empty string if the kinds agree, or if the question names no kind."""
     kinds = [match.lastgroup or "text" for match in KIND.finditer(description[:MAX_KIND])]
     is_name = bool(NAME.search(placeholder))
-    is_number = bool((NUMBER if is_name else FRACTION).fullmatch(value)) and (is_name or bool(kinds))
+    if not kinds and not is_name:
+        return ""
+    # Text may consist of digits, as an identifier or a year does, but a name does not.
+    no_text = "text" if (NUMBER if is_name else FRACTION).fullmatch(value) else ""
     if not kinds:
-        return "text" if is_number else ""
+        return no_text
     if next((kind for kind in kinds if kind != "options"), "text") == "number":
         return "" if re.search(r"\d", value) else "a number"
     options = OPTION.findall(description.split("\n", maxsplit=1)[0])[:MAX_OPTIONS] if "options" in kinds else []
     if len(options) < 2 or EXAMPLES.search(description[:MAX_KIND]):
-        return "text" if is_number else ""
+        return no_text
     is_option = value.casefold() in [option.casefold() for option in options]
     return "" if is_option or any(map(NUMBER.fullmatch, options)) else f"one of: {', '.join(options)}"
 
@@ -148,7 +149,7 @@ def _yes_or_no(is_true: bool, placeholder: str, description: str) -> str:
 
 def _description(placeholder: str, question: str) -> str:
     """Return the text that follows the last quotation of the placeholder in the question, or the placeholder without
-    quotes behind the last demanded value; an empty string if the question does not describe it."""
+    quotes after the last demanded value; an empty string if the question does not describe it."""
     if not placeholder:
         return ""
     word = re.escape(placeholder)

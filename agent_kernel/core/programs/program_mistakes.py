@@ -6,7 +6,7 @@ another way than their author means. None of these statements raises an error. T
 - ``&`` and ``|`` bind more strongly than comparisons: ``t['a'] > 1 & t['b'] < 2`` compares with ``1 & t['b']``.
 - ``&`` binds more strongly than ``|``: ``(t['a'] == 1) | (t['a'] == 2) & (t['b'] > 3)`` has rows with any ``b``.
 - ``fillna`` with one value for each group finds no group, because it looks for the labels of rows.
-- ``t[t['a'].idxmax()]`` looks for a column, although ``idxmax`` returns the label of a row. (This one raises an error.)
+- ``t[t['a'].idxmax()]`` looks for a column, although ``idxmax`` returns the label of a row.
 - No date equals a whole number: ``t['day'] == 2017`` is true of no row.
 
 ``statistics_mistakes`` has the rules for statistical tests, counts and coefficients.

@@ -62,7 +62,7 @@ WORD = re.compile(r"[a-z]{4,}")
 """Matches a word in the name of a variable. A sentence with this word asks for the variable."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
 """Matches the columns and their types in the description of a table or a file."""
-VALUES = re.compile(r"^\s*(?P<label>\S.*?) values: (?P<values>\S.*)$", re.MULTILINE)
+VALUES = re.compile(r"^[ \t]*(?P<label>\S.*?) values: (?P<values>\S.*)$", re.MULTILINE)
 """Matches the distinct values of a column in the description of a table or a file."""
 MIN_VALUE = 4
 """A value with fewer characters is often an ordinary word of a question."""
@@ -114,8 +114,8 @@ THRESHOLD = re.compile(
 def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[str]:
     """Return the sentences of the question that the program ``code`` ignores, in order. To these, add a sentence with
     the values of each column that the program compares with another value, and one for each pair of demanded values
-    that it computes in the same way. Return an empty list if the program cannot be parsed.
-    ``facts`` describe the tables and files of the question."""
+    that it computes in the same way. Return an empty list if the program cannot be parsed. ``facts`` describe the
+    tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
         # Comments are removed, because a model may write a condition as a comment and still not apply it.
@@ -302,11 +302,9 @@ def _unused_loop_variables(program: ParsedProgram) -> Iterator[str]:
     for loop in program.nodes:
         if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name):
             inside = [node for statement in loop.body for node in ast.walk(statement)]
-            copies = [
-                node.value for node in inside if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name)
-            ]
+            copied = [node.value for node in inside if isinstance(node, ast.Assign)]
             used = [node for node in inside if isinstance(node, ast.Name) and node.id == loop.target.id]
-            if any(node in copies for node in used) and all(node in copies for node in used):
+            if used and all(node in copied for node in used):
                 yield loop.target.id
 
 

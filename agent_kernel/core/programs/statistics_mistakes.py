@@ -76,7 +76,10 @@ PAIRS = (PAIRED | SAMPLES.keys()) - {"skew", "kurtosis", "linregress"}
 """Functions of scipy.stats whose results are a statistic and its p-value."""
 PROBABILITY = re.compile(r"p|p_?val(?:ue)?s?|\w+_p|\w*p_?val(?:ue)?\w*", re.IGNORECASE)
 """Matches the name of a variable for a p-value."""
-NORMAL = re.compile(r"(?!.*(?:non|not|ab)_?normal)(?:\w+_)?normal(?:ity|ly)?(?:_\w+)?", re.IGNORECASE)
+NORMAL = re.compile(
+    r"(?!.*(?:non|not_|ab_?normal|reject|deviat|differ|depart|violat))(?:\w+_)?normal(?:ity|ly)?(?:_\w+)?",
+    re.IGNORECASE,
+)
 """Matches the name of a value that tells whether a sample is normally distributed."""
 NORMAL_SLOT = re.compile(r"@(\w+)\[\{(\w+) ?(<=?) ?(?=[\w.]+\})")
 """Matches such a value in an f-string, up to the number with which it compares a variable."""

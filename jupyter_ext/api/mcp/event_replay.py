@@ -80,16 +80,16 @@ class EventReplay:
         if last is not None and self._has_opening_event(last.stream):
             # Clients look for the id to resume after among the events of the present connection only.
             await send_callback(self._event_type(NoMessage(), last_event_id))
+        events = self._streams[last.stream] if last is not None else []  # an open stream only grows
+        position = events.index(last) + 1 if last is not None else 0
         while last is not None and not last.ends_stream:
             arrival = self._arrival
-            for event in self._after(last):
-                last = event
-                if event.message is not None:
-                    await send_callback(self._event_type(event.message, self._id(event)))
-                if event.ends_stream:
-                    break
-            else:
+            if position == len(events):
                 await arrival.wait()
+                continue
+            last, position = events[position], position + 1
+            if last.message is not None:
+                await send_callback(self._event_type(last.message, self._id(last)))
         return None
 
     def can_resume(self, last_event_id: str) -> bool:
@@ -113,9 +113,6 @@ class EventReplay:
     def _has_opening_event(self, stream: str) -> bool:
         """Return True if the SDK opened the stream with an event without data. Earlier clients cannot parse one."""
         return any(event.message is None for event in self._streams.get(stream, ()))
-
-    def _after(self, last: StoredEvent) -> list[StoredEvent]:
-        return [event for event in self._streams.get(last.stream, ()) if event.number > last.number]
 
     def _event(self, id: str) -> StoredEvent | None:
         return next((event for events in self._streams.values() for event in events if self._id(event) == id), None)

@@ -215,6 +215,7 @@ def test_rows_with_a_missing_value_are_counted_once() -> None:
         ("is_normal = 'no' if p < 0.05 else 'yes'", ""),
         ("not_normal = p < 0.05", ""),
         ("non_normal = p < 0.05", ""),
+        ("normality_rejected = p < 0.05", ""),
         ("significant = p < 0.05", ""),
         ("is_normal = abs_skew < 0.5", ""),
         ("print(f'@significant[{p < 0.05}]')", ""),
