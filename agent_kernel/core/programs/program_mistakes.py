@@ -1,5 +1,6 @@
 """Rewrites statements of a program that newer versions of pandas run without an effect, or that Python reads in
-another way than their author means. None of these statements raises an error. The functions have no side effects.
+another way than their author means. None of these statements raises an error, except a row that is selected like a
+column. The functions have no side effects.
 
 - Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` and ``t[t['a'] > 1]['b'] = 2`` change nothing.
 - No value of a column equals ``None`` or ``np.nan``, not even a missing one.
