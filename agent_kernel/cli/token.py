@@ -79,8 +79,8 @@ def _row(token: ApiToken) -> dict[str, Any]:
 
 STORE = argument(
     "--store",
-    help="the servers' session store: tokens of a shared database are valid on all its servers (default: "
-    "AGENT_KERNEL_STORE, which keeps a password off the command line)",
+    help="session store of the servers; a token is valid on every server that uses this database (default: the "
+    "variable AGENT_KERNEL_STORE, which you should use if the value contains a password)",
 )
 NEW_ARGUMENTS = (
     add_scope,

@@ -125,7 +125,8 @@ class NamedEngines:
             self._drop(name)
 
     def check_name(self, name: str) -> None:
-        """Check that a user may give a server this name. Raises InvalidRequest."""
+        """Check that a user may give this name to a model server. Raises InvalidRequest if the name has other
+        characters than allowed, or if the configuration or the catalog uses it."""
         _check_name(name)
         if name in self._configured or name in self._own_names:
             raise InvalidRequest(f"The configuration of this server has an engine {name} already.")

@@ -83,7 +83,7 @@ class PageServer:
 
 def tool_settings(tasks: Sequence[Task], pages: PageServer, folder: Path) -> dict[str, str]:
     """Return the settings with which a server can run these tasks. With them the server may fetch the tasks' pages,
-    denies the tools that the tasks forbid, and starts the MCP server of the shop if a task uses its tools. The MCP
+    denies the tools that the tasks forbid, and starts the example MCP server (a shop) if a task uses its tools. The MCP
     configuration is written into ``folder``. Raises InvalidRequest if the package ``mcp`` is needed and missing."""
     settings: dict[str, str] = {}
     if any(task.serves for task in tasks):

@@ -112,8 +112,9 @@ class TurnWriter:
     async def append_once(
         self, append: Callable[[], Awaitable[list[Item]]], pending: Callable[[], PendingWrite]
     ) -> list[Item]:
-        """Call ``append``, repeatedly if its outcome is unknown, until its items are stored exactly once. Raises the
-        errors of ``append``, and StoreError if every attempt failed."""
+        """Call ``append`` until its items are stored exactly once, and return them. If a call ends with an unknown
+        outcome, it is repeated; ``pending`` then tells whether the store has the items already. Raises the errors of
+        ``append``, and StoreError if every attempt failed."""
         unknown: StoreError | None = None
         for pause in (*AGAIN_S, None):
             try:

@@ -31,8 +31,9 @@ class QuotaAccount:
     token: str = ""
 
     def name_in_store(self, kind: str) -> str:
-        """Return the name under which servers share values of this ``kind`` about the account, in the namespace of its
-        user. It does not contain the name of a token."""
+        """Return the name of the value of this ``kind``, such as ``spent``, that all servers share for the account. It
+        is unique among the values of the user. A hash stands for the token, so that the store does not
+        contain the token's name."""
         return f"{kind}/{hashlib.sha256(self.token.encode()).hexdigest() if self.token else ''}"
 
 

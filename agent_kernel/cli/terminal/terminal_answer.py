@@ -36,13 +36,15 @@ AskUser: TypeAlias = Callable[[ApprovalRequired], Awaitable[Answer]]
 # All commands that run a turn in the terminal take these arguments.
 SESSION = argument("-s", "--session", default="", help="id of the conversation to continue or begin (default: new)")
 MODEL = argument(
-    "--model", default="", help="a model, or an engine of the settings, in the form that %%%%agent --model accepts"
+    "--model",
+    default="",
+    help="the model that answers: a name, a hub id, a path or a URL, or the name of an engine in the settings",
 )
 EFFORT = argument(
     "--effort",
     default="",
     choices=["quick", "auto", "thorough"],
-    help="how many programs the agent compares before it uses one",
+    help="how many Python programs the model writes for a question; the agent compares their results and runs one",
 )
 OUTPUT_DIR = argument("-o", "--output-dir", type=Path, help="directory for the files that a turn produces")
 

@@ -55,7 +55,7 @@ def rewrite_mistakes(code: str) -> str:
 
 
 def _in_place(program: ParsedProgram) -> Iterator[Edit]:
-    """Replace a method that changes a column in place by an assignment to the column."""
+    """Yield edits that replace a method that changes a column in place by an assignment to the column."""
     for node in program.nodes:
         call = node.value if isinstance(node, ast.Expr) else None
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
@@ -68,7 +68,7 @@ def _in_place(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
-    """Replace ``t[rows]['a'] = x`` and ``t['a'][rows] = x`` by an assignment with ``t.loc``."""
+    """Yield edits that replace ``t[rows]['a'] = x`` and ``t['a'][rows] = x`` by an assignment with ``t.loc``."""
     targets = [target for node in program.nodes if isinstance(node, ast.Assign) for target in node.targets]
     for target in targets:
         if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Subscript):
@@ -81,8 +81,9 @@ def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
-    """Replace a comparison with a missing value by ``isna`` or ``notna`` if it selects rows of a table: nothing equals
-    a missing value. Other comparisons stay, since ``record['a'] == None`` may compare a single value."""
+    """Yield edits that replace a comparison with a missing value by ``isna`` or ``notna`` if it selects rows of a
+    table: nothing equals a missing value. Other comparisons stay, since ``record['a'] == None`` may compare a single
+    value."""
     for selection in program.expressions:
         if not isinstance(selection, ast.Subscript):
             continue
@@ -97,8 +98,8 @@ def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _group_values(program: ParsedProgram) -> Iterator[Edit]:
-    """Fill missing values of a column with the value of the row's group: ``.transform('mean')`` replaces
-    ``.mean()``."""
+    """Yield edits after which the program fills missing values of a column with the value of the row's group:
+    ``.transform('mean')`` replaces ``.mean()``."""
     for node in program.expressions:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or node.func.attr != "fillna":
             continue
@@ -111,7 +112,7 @@ def _group_values(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
-    """Add the missing parentheses to ``a > x & b < y``, so that it becomes ``(a > x) & (b < y)``."""
+    """Yield edits that add the missing parentheses to ``a > x & b < y``, so that it becomes ``(a > x) & (b < y)``."""
     for node in program.expressions:
         middle = node.comparators[0] if isinstance(node, ast.Compare) and len(node.ops) == 2 else None
         if not isinstance(node, ast.Compare) or not isinstance(middle, ast.BinOp):
@@ -125,7 +126,8 @@ def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
-    """Apply a count to the whole condition: ``(a < x) | (b > y).sum()`` becomes ``((a < x) | (b > y)).sum()``."""
+    """Yield edits that apply a count to the whole condition: ``(a < x) | (b > y).sum()`` becomes ``((a < x) | (b >
+    y)).sum()``."""
     for node in program.expressions:
         sign = {ast.BitAnd: "&", ast.BitOr: "|"}.get(type(node.op)) if isinstance(node, ast.BinOp) else None
         if not sign or not isinstance(node, ast.BinOp) or not isinstance(call := node.right, ast.Call):
@@ -138,9 +140,9 @@ def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
-    """Replace ``(a == x) | (a == y) & c`` and ``c & (a == x) | (a == y)`` by ``((a == x) | (a == y)) & c``, because
-    two values of one column are alternatives. Parentheses around the ``&`` show that the author wants the ``&`` first;
-    such a program stays unchanged."""
+    """Yield edits that replace ``(a == x) | (a == y) & c`` and ``c & (a == x) | (a == y)`` by ``((a == x) | (a == y)) &
+    c``, because two values of one column are alternatives. Parentheses around the ``&`` show that the author wants the
+    ``&`` first; such a program stays unchanged."""
     for node in program.expressions:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
             continue
@@ -158,7 +160,8 @@ def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _row_of_extreme(program: ParsedProgram) -> Iterator[Edit]:
-    """Select the row with the extreme value by ``t.loc``: ``t[t['a'].idxmax()]`` looks for a column."""
+    """Yield edits that replace ``t[t['a'].idxmax()]``, which looks for a column, by ``t.loc[t['a'].idxmax()]``, which
+    selects the row with the largest value."""
     for node in program.expressions:
         if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
             continue
@@ -170,7 +173,8 @@ def _row_of_extreme(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:
-    """Compare the years of a column of dates with a year, instead of the dates: ``t['day'].dt.year == 2017``."""
+    """Yield edits after which the program compares a year with the years of a column, instead of with its dates:
+    ``t['day'].dt.year == 2017``."""
     dates = set(date_columns(program))
     for node in program.expressions if dates else ():
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq | ast.NotEq):

@@ -97,7 +97,7 @@ def _tests(program: ParsedProgram) -> Iterator[tuple[str, ast.Call]]:
 
 
 def _samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
-    """Pass the values instead of their means to a test of two samples."""
+    """Yield edits that pass the values to a test of two samples, instead of their means."""
     means: dict[str, ast.expr] = {}
     for target, value in program.assignments:
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "round":
@@ -111,7 +111,7 @@ def _samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _complete_samples(program: ParsedProgram) -> Iterator[Edit]:
-    """Drop the missing values of a column that is passed to a test."""
+    """Yield edits that drop the missing values of a column that is passed to a test."""
     for name, call in _tests(program):
         for sample in call.args[: SAMPLES.get(name, 0)]:
             if is_column(sample) or _is_selected_column(sample):
@@ -119,8 +119,8 @@ def _complete_samples(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
-    """Drop the rows in which one of two values is missing, if a test compares two columns of a table. A program that
-    removes or fills missing values anywhere stays unchanged."""
+    """Yield edits that drop the rows in which one of two values is missing, if a test compares two columns of a table.
+    A program that removes or fills missing values anywhere stays unchanged."""
     removes = re.search(r"\bdropna\(|\bfillna\(", program.code)
     for name, call in _tests(program) if not removes else ():
         pair = [one for one in call.args[:2] if isinstance(one, ast.Subscript) and is_column(one)]
@@ -132,8 +132,8 @@ def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _result_order(program: ParsedProgram) -> Iterator[Edit]:
-    """Reorder the variables to which the results of a test are assigned, if their names show that the order is
-    wrong."""
+    """Yield edits that reorder the variables to which the results of a test are assigned, if their names show that the
+    order is wrong."""
     for target, call in program.assignments:
         if not isinstance(target, ast.Tuple) or not isinstance(call, ast.Call):
             continue
@@ -156,7 +156,7 @@ def _result_order(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _table_without_totals(program: ParsedProgram) -> Iterator[Edit]:
-    """Leave the row and the column of totals out of the table of a chi-square test."""
+    """Yield edits that leave the row and the column of totals out of the table of a chi-square test."""
     tables = {ast.unparse(target): value for target, value in program.assignments}
     for name, call in _tests(program):
         table = call.args[0] if name == "chi2_contingency" and call.args else None
@@ -168,7 +168,8 @@ def _table_without_totals(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
-    """Count each row with missing values once, if the name of the variable contains "row"."""
+    """Yield edits after which the program counts rows with missing values, and not missing values, if the name of the
+    variable for the number contains "row"."""
     for target, value in program.assignments:
         count = re.fullmatch(r"(.+\.(?:isna|isnull)\(\))\.sum\(\)\.sum\(\)", program.source(value))
         if isinstance(target, ast.Name) and "row" in target.id.lower() and count:
@@ -176,7 +177,8 @@ def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
-    """Count the rows for which a condition for outliers is true, instead of all rows."""
+    """Yield edits after which the program counts the rows for which a condition for outliers is true, instead of all
+    rows."""
     conditions = {ast.unparse(target) for target, value in program.assignments if is_condition(value)}
     for node in program.expressions:
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "len" and len(node.args) == 1:
@@ -186,8 +188,8 @@ def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
-    """Remove the negation of a condition for outliers in an assignment whose variable is named after the outliers:
-    ``outliers = t[~is_outlier]`` selects all other rows."""
+    """Yield edits that remove the negation of a condition for outliers in an assignment whose variable is named after
+    the outliers: ``outliers = t[~is_outlier]`` selects all other rows."""
     conditions = {ast.unparse(target): value for target, value in program.assignments}
     for target, value in (*program.assignments, *_added_elements(program)):
         if not isinstance(target, ast.Name) or not OF_OUTLIERS.fullmatch(target.id):
@@ -209,7 +211,8 @@ def _added_elements(program: ParsedProgram) -> Iterator[tuple[ast.expr, ast.expr
 
 
 def _negated_alternatives(program: ParsedProgram) -> Iterator[Edit]:
-    """Negate both alternatives of a condition for outliers: ``~(x < low) | (x > high)`` is true for large values."""
+    """Yield edits that negate both alternatives of a condition for outliers: ``~(x < low) | (x > high)`` is true for
+    large values."""
     for node in program.expressions:
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
             continue
@@ -229,8 +232,8 @@ def _is_extreme(condition: ast.expr) -> bool:
 
 
 def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
-    """Move a statement that counts duplicate rows or missing values before the statement that removes or fills them, if
-    the name of its variable shows that the author wants to count the removed rows or values."""
+    """Yield edits that move a statement that counts duplicate rows or missing values before the statement that removes
+    or fills them, if the name of its variable shows that the author wants to count the removed rows or values."""
     body = program.statements
     for at, node in enumerate(body):
         code = program.source(node)
@@ -249,8 +252,8 @@ def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
-    """Use the coefficient of the column after which the variable is named, if the program has exactly one list of
-    columns."""
+    """Yield edits after which a variable gets the coefficient of the column after which it is named, if the program has
+    exactly one list of columns."""
     lists = [node for node in program.expressions if isinstance(node, ast.List) and len(node.elts) > 1]
     columns = {tuple(ast.literal_eval(one)) for one in lists if all(map(is_label, one.elts))}
     for target, value in program.assignments if len(columns) == 1 else ():
@@ -265,7 +268,8 @@ def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
-    """Compute the RMSE from the mean squared error instead of the model's score."""
+    """Yield edits after which the program computes the RMSE from the mean squared error, and not from the model's
+    score."""
     for target, value in program.assignments:
         if not isinstance(target, ast.Name) or "rmse" not in target.id.lower():
             continue
@@ -277,8 +281,8 @@ def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _other_correlations(program: ParsedProgram) -> Iterator[Edit]:
-    """Drop a column from its own correlations before the program takes the largest of them, because a column
-    correlates with itself with 1."""
+    """Yield edits that drop a column from its own correlations before the program takes the largest of them, because a
+    column correlates with itself with 1."""
     for target, value in program.assignments:
         source = program.source(value)
         if not isinstance(target, ast.Name) or "groupby" in source or not re.search(r"\.corr\([^)]*\)$", source):
@@ -289,8 +293,8 @@ def _other_correlations(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
-    """Apply a reduction to the sum or difference of two columns, and not only to the second column, if the variable is
-    named after the reduction."""
+    """Yield edits that apply a reduction to the sum or difference of two columns, and not only to the second column, if
+    the variable is named after the reduction."""
     for target, value in program.assignments:
         if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Add | ast.Sub) or not is_column(value.left):
             continue
@@ -303,7 +307,8 @@ def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _normal_by_large_probability(program: ParsedProgram) -> Iterator[Edit]:
-    """Reverse the comparison of a p-value in a value whose name says that the sample is normally distributed."""
+    """Yield edits that reverse the comparison of a p-value in a value whose name says that the sample is normally
+    distributed."""
     for target, value in program.assignments:
         test = value.test if isinstance(value, ast.IfExp) and _is_affirmative(value.body) else value
         if isinstance(target, ast.Name) and NORMAL.fullmatch(target.id) and isinstance(test, ast.Compare):

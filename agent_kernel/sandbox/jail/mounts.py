@@ -33,8 +33,8 @@ class FileTree:
     leaves the old tree permanently. Raises OSError."""
 
     def __init__(self, scratch: str) -> None:
-        """Create both mount points in ``scratch``, an existing directory. A mount that only this mount namespace sees
-        covers the directory, so its content outside the jail does not change."""
+        """Create the mount points ``new`` and ``old`` in ``scratch``, an existing directory. A mount that only this
+        mount namespace sees covers the directory, so its content outside the jail does not change."""
         # Make all mounts private, so that nothing below is propagated to the host.
         mount("", "/", "", _REC | _PRIVATE)
         mount("tmpfs", scratch, "tmpfs", _NOSUID | _NODEV, "size=16m,mode=755")

@@ -163,9 +163,9 @@ def _visible(
 
 
 class _Listing(NamedTuple):
-    """The names in one directory, by kind. ``folders`` and ``files`` are not private, ``private`` are entries of any
-    kind, and ``others`` are links and special files that are not private. ``is_plain`` is True if the directory
-    contains only folders, files and links that are not private."""
+    """The names in one directory, by kind. ``private`` has the entries of any kind that a jail must not show. The
+    others have the entries that are not private: ``folders``, ``files``, and ``others``, which are links and special
+    files. ``is_plain`` is True if the directory contains only folders, files and links that are not private."""
 
     state: tuple[int, int, int]
     folders: tuple[str, ...]

@@ -130,7 +130,8 @@ class _Merge:
             raise InvalidRequest("The two versions number their common turns differently, so they cannot be merged.")
 
     def _numbers(self, version: Transcript) -> set[tuple[str, int, int]]:
-        """Return (turn, segment, seq) of each item whose turn is in both versions."""
+        """Return the turn, the segment of the turn, and the sequence number of each item of ``version`` whose turn both
+        versions have."""
         return {
             (item.turn, version.tree.turns.get(item.turn, 0), item.seq)
             for item in version.items

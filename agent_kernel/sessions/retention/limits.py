@@ -43,7 +43,8 @@ class RetentionLimits:
 
     @classmethod
     def of(cls, settings: Settings) -> RetentionLimits:
-        """Return the limits of the preset ``limits``, overridden by individual settings. Raises InvalidRequest."""
+        """Return the limits of the preset that the setting ``limits`` names. The settings ``ttl``, ``max_sessions`` and
+        ``max_history_turns`` override them. Raises InvalidRequest."""
         limits = preset(settings.limits)
         if settings.ttl:
             limits = replace(limits, ttl=seconds(settings.ttl, "ttl"))

@@ -305,8 +305,8 @@ class Replica:
 
 
 def _bound_sessions(found: Mapping[Stream, Sequence[RowChange]]) -> list[Stream]:
-    """Return the sessions to which new bindings refer. The log has to check that each of them still exists when it
-    writes the bindings."""
+    """Return the sessions to which the new rows of ``found`` bind notebooks. Before the log writes these bindings, it
+    has to check that each of the sessions still exists."""
     return sorted(
         {
             (namespace, change.new[_BOUND_SESSION])

@@ -66,8 +66,8 @@ class WorkdirSnapshot:
     ) -> WorkdirSnapshot:
         """Take a snapshot in a thread, which takes about 1 ms for 1,000 files. The directory does not have to exist.
 
-        ``requested`` are the outputs that the request names; with ``unasked`` other new files are surfaced too (the
-        setting ``surface``).
+        ``requested`` are the outputs that the request names; with ``unasked`` other new files become part of the turn's
+        result too (the setting ``surface``).
         """
         return await asyncio.to_thread(cls._take_blocking, workdir, tuple(requested), unasked)
 

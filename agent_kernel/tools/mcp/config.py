@@ -200,7 +200,9 @@ def _server(name: str, entry: Mapping[str, Any], timeout_s: float, nested: bool)
         timeout_s=_seconds(source.get("timeout_secs") or timeout_s, f"timeout_secs of {name}"),
     )
     if not (server.command if server.kind == "process" else server.url):
-        raise InvalidRequest(f"{name} has no {'command' if server.kind == 'process' else 'url'}.")
+        raise InvalidRequest(
+            f"The MCP server {name} has no {'command' if server.kind == 'process' else 'url'} in the configuration."
+        )
     return server
 
 

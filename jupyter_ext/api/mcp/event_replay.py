@@ -111,7 +111,8 @@ class EventReplay:
         self._size -= sum(event.size for event in self._streams.pop(stream))
 
     def _has_opening_event(self, stream: str) -> bool:
-        """Return True if the SDK opened the stream with an event without data. Earlier clients cannot parse one."""
+        """Return True if the SDK opened the stream with an event without data. It does so for clients of a version of
+        the protocol in which an event may be empty."""
         return any(event.message is None for event in self._streams.get(stream, ()))
 
     def _event(self, id: str) -> StoredEvent | None:

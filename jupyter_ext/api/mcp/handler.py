@@ -37,10 +37,10 @@ class McpHandler(AgentHandler):
     @guard("execute", kernels=False)
     @operation(MESSAGES, also={204: None}, errors=(404, 406, 409), conditions=SPOKEN)
     async def get(self) -> None:
-        """Receive the messages of the MCP server as they are produced.
+        """Send the client the messages of the MCP server as they are produced.
 
-        With ``Last-Event-ID`` a client that lost its connection receives the rest of the stream with this event. The
-        status is 204 if nothing follows."""
+        A client that lost its connection sends ``Last-Event-ID`` and receives the events that follow this event in its
+        stream. The status is 204 if none follow."""
         await self._serve()
 
     @guard("execute", kernels=False)

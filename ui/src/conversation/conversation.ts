@@ -79,7 +79,8 @@ export class Conversation {
     return placeQuery(this.place.value);
   }
 
-  /** Show the session of a notebook, by its kernel or its path; with both empty, of a conversation without one. */
+  /** Show the session of the notebook with this kernel or this path. If both are empty, show the session of this browser
+   * tab that has no notebook. */
   async bind(kernel: string, path: string): Promise<void> {
     batch(() => {
       this.#leave();

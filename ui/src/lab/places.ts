@@ -156,7 +156,7 @@ function put(element: HTMLElement, cell: HTMLElement, wrapper: HTMLElement, side
   if (document.activeElement === document.body) within?.focus({ preventScroll: true });
 }
 
-/** Whether only other reviews are between the input and the element. */
+/** Whether the element follows `wrapper`, with nothing but other elements of agent-kernel between them. */
 function isBehind(element: Element, wrapper: Element): boolean {
   let before = element.previousElementSibling;
   while (before?.classList.contains("ak-at-cell")) before = before.previousElementSibling;

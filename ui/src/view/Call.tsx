@@ -146,7 +146,8 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
   );
 }
 
-/** What a correction without the model changed, and the error that it corrected. */
+/** Shows the program that failed, its error, and its output, if agent-kernel corrected the program without asking the
+ * model. */
 function Corrected({ failed }: { failed: CallBlock }) {
   const error = failureText(failed.result);
   return (

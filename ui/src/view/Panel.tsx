@@ -1,4 +1,5 @@
-/** The whole panel: header, state cards, turns, composer, and the sheet on top of them. */
+/** The whole panel: the header, cards that report the state of the server and the model, turns, the composer, and the
+ * sheet (settings, conversations, models) that covers them while it is open. */
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { Desk } from "../conversation/panelState";
 import { EmptyConversation } from "./EmptyConversation";

@@ -1,7 +1,8 @@
 /** The Jupyter server of the page, if it is also the one of the widget's kernel. */
 import type { ServerSettings } from "../transport/server";
 
-/** Null in a page that is not from a Jupyter server, or has another origin. */
+/** The Jupyter server from which the page was loaded; null if no Jupyter server sent the page, or if the server has
+ * another origin than the page. */
 export function serverOfPage(page: Document = document): ServerSettings | null {
   try {
     const config = JSON.parse(page.getElementById("jupyter-config-data")?.textContent ?? "") as { baseUrl?: string };

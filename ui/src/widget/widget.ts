@@ -12,7 +12,8 @@ import "./widget.css";
 
 /** By language. The module cannot fetch more, since the page may belong to a front end without our server. */
 export const CATALOGS = { de: german };
-/** For the page of `agent-kernel serve`, which loads this module in place of a third copy of the panel. */
+/** The page of `agent-kernel serve` loads this module and uses these functions, so that the package contains no further
+ * copy of the panel. */
 export { mount, ServerTransport };
 
 interface Model extends CommModel {

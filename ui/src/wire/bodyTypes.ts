@@ -20,7 +20,7 @@ export interface PullLine extends schema.PullEvent {
   error?: ErrorBody;
 }
 
-/** Oldest first. The media of `waiting` have data. */
+/** The stored turns of a session, the oldest first. The media of `waiting` contain their bytes, not only a hash. */
 export interface StoredTurns extends Omit<schema.Turns, "turns" | "waiting"> {
   turns: StoredTurn[];
   waiting: StoredTurn[];

@@ -198,7 +198,8 @@ def fetchable(
     if HubFile.kind not in sources:
         raise PullFailed(
             f"The model {hub_id} is not on this machine, and the settings do not allow downloads from a model hub.",
-            hint="Give the path of a model, a catalog name, or allow the hub (sources, local_only).",
+            hint="Give the path of a model or a name of the catalog, or allow downloads from the hub (settings sources "
+            "and local_only).",
         )
     return hub_entry(hub_id, backend, env)
 

@@ -98,7 +98,8 @@ class Decoder:
             self._loop.call_soon_threadsafe(self._failed, error)
 
     def _run_jobs(self) -> None:
-        """Run all waiting jobs. If the batch is empty, wait until there is a job."""
+        """Run the functions that other threads have put into the queue. If no request is being decoded, wait until
+        there is such a function."""
         idle = not self._backend.running()
         while idle or not self._jobs.empty():
             self._run_timed(self._jobs.get())

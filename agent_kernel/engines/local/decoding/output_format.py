@@ -43,7 +43,8 @@ def grammar_of(output: OutputFormat, max_tokens: int | None = None) -> OutputGra
             return rules.grammar(choice(output.choice))
         case "grammar":
             raise InvalidRequest(
-                "Models of this machine do not accept the output format grammar.", details={"param": "grammar"}
+                "Models that run on this machine do not support the output format 'grammar'.",
+                details={"param": "grammar"},
             )
     schema = output.json_schema if output.kind == "json_schema" else ANY_OBJECT
     for regex in _regexes(schema):
