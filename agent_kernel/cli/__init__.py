@@ -39,8 +39,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "completion": "completion",
     }
 )
-"""The commands in the order of the help text, and the module of this package that has each as a ``Command`` with its
-name in capitals."""
+"""Maps the name of each command, in the order of the help text, to the module of this package that defines it. The
+module's ``Command`` object has the name of the command in capitals, such as ``SERVE``."""
 
 
 def command_parser(names: Iterable[str] = tuple(COMMANDS)) -> CommandParser:

@@ -197,7 +197,7 @@ async def _open(
     args: argparse.Namespace, url: str, opened: AsyncExitStack, *, must_exist: bool = False
 ) -> PersistentStore:
     """Open the store ``url``; ``opened`` closes it. Raises InvalidRequest for a store in memory. With ``must_exist``,
-    raises it for a path that does not exist as well."""
+    also raises InvalidRequest for a path that does not exist."""
     if url == CONFIGURED:
         return await opened.enter_async_context(open_configured_store(args))
     scheme, _, place = url.partition(":")

@@ -38,8 +38,9 @@ ALWAYS_LEFT = (
 
 @dataclass(slots=True)
 class PurgePlan:
-    """The data that the command removes: ``sessions``, the stored responses of the sessions ``responses``, and files
-    and directories (``paths``). ``left`` describes the known data that it does not remove."""
+    """The data that the command removes. ``sessions`` are removed from the store. ``responses`` are the sessions whose
+    stored responses of the Responses API are removed. ``paths`` are files and directories. ``left`` describes the known
+    data that it does not remove."""
 
     sessions: list[Session] = field(default_factory=list)
     responses: list[SessionKey] = field(default_factory=list)

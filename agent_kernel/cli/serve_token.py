@@ -1,5 +1,5 @@
-"""Finds the token of ``agent-kernel serve``: the one that the user gives, or one that is generated and stored in a file
-that only its owner may read.
+"""Finds the token of ``agent-kernel serve``: the token that the user gives, or a generated token that is stored in a
+file which only its owner may read.
 
 The token appears in no argument, no log and no output.
 """

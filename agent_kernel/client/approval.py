@@ -23,9 +23,10 @@ class Decision:
     """A decision about one call. ``message`` is for the model.
 
     ``remember`` says how long the decision applies: ``once``, or ``session`` for the rest of the session. An approval
-    of a path can also be ``folder`` (the whole folder for the rest of the session), a denial ``never``. The server
-    accepts only those values that the approval request offers. ``edited`` is a new value for the argument that the
-    approval request names in ``editable``; None leaves the call unchanged.
+    of a path can also be ``folder`` (the whole folder for the rest of the session). A denial can also be ``never``
+    (such calls are denied for the rest of the session). The server accepts only those values that the approval request
+    offers. ``edited`` is a new value for the argument that the approval request names in ``editable``; None leaves the
+    call unchanged.
     """
 
     decision: Literal["approve", "deny"]

@@ -48,7 +48,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One message of the user, the model or a tool; ``seq`` orders them."""
+    """One message of the user, the model or a tool. ``seq`` is its number in the session; a later message has a higher
+    number."""
 
     seq: int
     turn: str

@@ -99,8 +99,8 @@ def looks_like_token(text: str) -> bool:
 
 
 class TokenRecords(Protocol):
-    """Stores one document for each token, under the id of the token. All methods block. They raise StoreError, but
-    ``read`` returns None for a document that exists and cannot be read."""
+    """Stores one document for each token, under the id of the token. All methods block and raise StoreError if the
+    storage fails. ``read`` returns None for a document that is missing or unreadable."""
 
     def read(self, id: str) -> tuple[bytes, float] | None:
         """Return the document and the time of last use (0: never used)."""

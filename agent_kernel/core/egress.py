@@ -2,8 +2,9 @@
 refuses all such connections.
 
 All code that connects to another machine asks the policy first: engines, the model hub, packages, web tools, MCP over
-HTTP, dispatch and file URLs. The policy decides by the host in the URL, not by the address to which it resolves.
-Fetches on behalf of a model are also checked by the address guard (``net/guard.py``).
+HTTP, file URLs, and the dispatch of function calls to the server that runs them. The policy decides by the host in the
+URL, not by the address to which it resolves. Fetches on behalf of a model are also checked by the address guard
+(``net/guard.py``).
 """
 
 from __future__ import annotations

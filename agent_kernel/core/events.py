@@ -174,8 +174,8 @@ class ApprovalResolved:
 
 @dataclass(frozen=True, slots=True)
 class CallOffered:
-    """A call is offered to the clients of this notebook, each of which may claim it and run it. At most one
-    ``call.claimed`` follows for each claim."""
+    """A call is offered to the clients of this notebook. One of them may claim the call and then run it; the event
+    ``call.claimed`` (CallClaimed) reports the claim."""
 
     type: ClassVar[str] = "call.offered"
     call: str

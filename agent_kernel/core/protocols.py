@@ -232,8 +232,8 @@ class Engine(Protocol):
         """Describe the model: its name, context length, what it can read, and its state. Does not block."""
 
     def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        """Stream one model call. The last chunk is exactly one EndChunk. Closing the iterator cancels the decode.
-        Raises EngineError."""
+        """Stream one model call. The stream contains exactly one EndChunk, as its last chunk. Closing the iterator
+        cancels the decode. Raises EngineError."""
 
     async def aclose(self) -> None:
         """Release the model and everything that belongs to it."""

@@ -169,9 +169,9 @@ class Owner:
 class Turn:
     """One user message and everything that follows it.
 
-    ``cell`` is the id of the notebook cell; for a cell without an id, it is a hash of its source and the ordinal.
-    ``epoch`` identifies one run of a kernel, from start to restart: variables of another epoch no longer exist.
-    ``since`` is the last seq of the session when the turn was opened; all items of the turn come after it.
+    ``cell`` is the id of the notebook cell; for a cell without an id, it is a hash of the cell's source and the ordinal
+    of the turn. ``epoch`` identifies one run of a kernel, from start to restart: variables of another epoch no longer
+    exist. ``since`` is the last seq of the session when the turn was opened; all items of the turn come after it.
     """
 
     id: str

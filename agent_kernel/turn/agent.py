@@ -295,9 +295,11 @@ class Agent:
         """Return the engine for the next model call. If the effort of the turn asks for several programs and programs
         can be tried here, this is an engine that samples several programs.
 
-        With the effort ``auto``, that engine is used only if it decodes samples together, and only if the request
-        demands a program, the question demands values in the form ``@name[value]``, or a program has failed. If the
-        program is demanded, the samples are decoded beside it.
+        With the effort ``auto``, several programs are sampled only if two conditions hold. The engine decodes them
+        together in one batch. And either the last call has failed, or the reply is expected to be a program: this is so
+        in the first round if the request demands a call of ``python`` or the prompt demands values in the form
+        ``@name[value]``. If the reply is expected to be a program, the first samples are decoded at the same time as
+        the reply.
         """
         effort, info = turn.request.effort or self._effort, self._engine.info()
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"

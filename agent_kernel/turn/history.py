@@ -38,10 +38,10 @@ class PreparedTurn:
     ``history`` are the earlier messages as the model sees them. ``current`` are the messages of this turn that the
     model sees before it answers.
 
-    ``to_store`` are the messages that are stored as the first items of the turn. They are placed after item ``behind``
-    (None: at the end of the current branch) and after ``earlier``, which are turns that the client sent along and that
-    are not stored yet. ``instructions`` are the client's own, for this turn only. ``lost`` is true if the kernel was
-    restarted or replaced since the last turn.
+    ``to_store`` are the messages that are stored as the first items of the turn. They are placed after the item with
+    the seq ``behind`` (None: at the end of the current branch) and after ``earlier``, which are turns that the client
+    sent along and that are not stored yet. ``instructions`` are the client's own, for this turn only. ``lost`` is true
+    if the kernel was restarted or replaced since the last turn.
     """
 
     history: Sequence[Message]

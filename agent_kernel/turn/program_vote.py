@@ -122,11 +122,13 @@ def describe_outcome(outcome: ProgramOutcome) -> str:
 def vote(programs: Sequence[TriedProgram]) -> Vote | None:
     """Return the result of the vote; None if no program ran without an error.
 
-    ``programs`` are ordered by likelihood, and further ties go to the first. A program that shows and changes nothing
-    loses against every group that does. A group without values in the form that the question demands loses against one
-    with them. A group that leaves out more of the question loses against one that leaves out less. Of two groups of the
-    same size, the one wins whose single demanded values more programs have. If no two outcomes agree, only the numbers
-    of the last lines are compared, because programs often differ in what they print before the result.
+    Programs whose outcomes agree form a group. If no two outcomes agree, only the numbers of their last lines are
+    compared, because programs often differ in what they print before the result. Groups are ranked by these rules, the
+    first of which counts most: a group that shows or changes something precedes a group that does neither; a group with
+    values in the form that the question demands precedes a group without them; a group that ignores fewer sentences of
+    the question, a larger group, and a group whose demanded values occur more often among all programs come first. Of
+    equal groups, the one with the earlier program in ``programs`` wins, so ``programs`` are ordered from the likeliest
+    to the least likely.
     """
     views = [OutcomeView(program) for program in programs]
     groups = _groups(programs, views, OutcomeView.agrees)

@@ -173,8 +173,9 @@ class OpenTurn:
     async def append(
         self, messages: Sequence[Message], behind: int | None = None, earlier: Sequence[Sequence[Message]] = ()
     ) -> list[Item]:
-        """Append messages and return their items. The first messages of a turn may be placed after item ``behind`` and
-        after the turns ``earlier``, which are stored before them."""
+        """Append messages and return their items. The first messages of a turn may be placed after the item with the
+        seq ``behind``, which may be on another branch, and after the turns ``earlier``, which are stored before
+        them."""
         async with self._lock:
             return await await_uncancelled(self._append(messages, behind, earlier))
 

@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 
 class _Ballot:
-    """The programs of one vote, with the likeliest one as the first, and what is known of its result."""
+    """The programs of one vote, with the likeliest one first, and the result of the vote so far."""
 
     def __init__(self, request: EngineRequest, first: CallChunk) -> None:
         self.request = request
@@ -81,8 +81,8 @@ class _Ballot:
             self.winner = CallChunk(replace(self.winner.call, arguments=arguments))
 
     def may_be_settled_among(self, programs: int) -> bool:
-        """Whether the programs that are not counted yet can settle the vote. To count them takes time, so that they are
-        not counted one by one."""
+        """Whether the winners would be more than half of ``programs`` programs if all programs that are not counted yet
+        agreed with them. Counting takes time, so the caller counts only when this is true."""
         agree = self.decided.agree if self.decided else 0
         return 2 * (agree + len(self.programs) - self.counted) > programs
 
@@ -95,9 +95,9 @@ class VotingEngine:
     """Wraps ``engine`` for one model call and samples further programs in rounds. ``rounds`` has the number of samples
     of each round. A round follows only if all samples of the one before it were complete in time and the vote is not
     settled. With ``expects_program``, the first round is decoded beside the likeliest program: four programs of 100
-    tokens for a prompt of 2,600 tokens then take 0.7 times as long as one and then three (Qwen2.5-Coder-1.5B on two
-    cores). The round is cancelled if the reply turns out to be something else. ``report`` is called with the result of
-    the vote."""
+    tokens for a prompt of 2,600 tokens then take 0.7 times as long as one program followed by three (Qwen2.5-Coder-1.5B
+    on two cores). The round is cancelled if the reply turns out to be something else. ``report`` is called with the
+    result of the vote."""
 
     engine: Engine
     try_programs: Try
@@ -177,8 +177,8 @@ class VotingEngine:
         yield replace(end, usage=end.usage + spent, context=end.context_tokens)
 
     async def _count_votes(self, ballot: _Ballot) -> None:
-        """Try the programs that are not tried yet, and decide the vote among all of them. Do nothing if no program came
-        after the last count."""
+        """Try the programs that are not tried yet, and decide the vote among all of them. Do nothing if no program was
+        added since the last count."""
         if ballot.counted == len(ballot.programs):
             return
         failed = set(failed_programs(ballot.request.messages))

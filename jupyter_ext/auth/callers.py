@@ -60,7 +60,8 @@ class Caller:
 
     @property
     def started_by(self) -> str:
-        """The name recorded in a turn for who started it; empty for a person, or a program with all rights of one."""
+        """The name that is recorded in a turn for the caller that started it; empty for a person, and for a program
+        with all rights of a person."""
         if self.kernel is not None:
             return self.kernel.id
         return f"token {self.token.id}" if self.token is not None and self.is_confined else ""

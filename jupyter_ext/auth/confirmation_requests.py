@@ -24,7 +24,7 @@ class BindRequest:
 
     If ``folder`` is set, the kernel asks to trust it; if ``search`` is true, to search all sessions of the namespace.
     In both cases only the namespace of ``key`` is used. Else, if ``engine`` is set, the kernel asks to send the session
-    to that URL; else to bind the session to ``place``.
+    to that URL; else to bind the session to ``place``, which is a notebook's path or ``kernel:ID``.
     """
 
     id: str

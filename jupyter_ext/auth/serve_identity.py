@@ -19,7 +19,8 @@ from jupyter_ext.auth.request_token import header_token
 
 LINK_S = 3_600.0
 LONG = 32
-"""Characters of a token that nobody can guess, not even with many attempts on one machine."""
+"""Minimum number of characters of a token that nobody can guess, not even with many attempts on a machine that has a
+signed cookie."""
 
 
 class ServeIdentityProvider(PasswordIdentityProvider):

@@ -147,7 +147,7 @@ class DraftKernel:
 
 
 class StartedJobs:
-    """The jobs that the agent started in one kernel."""
+    """The jobs, which are runs of code, that the agent started in one kernel."""
 
     def __init__(self, jobs: KernelJobs, kernel: str) -> None:
         self._jobs = jobs

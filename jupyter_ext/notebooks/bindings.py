@@ -69,8 +69,8 @@ class Notebooks:
         return SessionKey(namespace, session) if session else None
 
     async def ensure_session(self, namespace: str, place: str, title: str = "") -> tuple[SessionKey, bool]:
-        """Return the session of a place and whether it was created. One call runs at a time, so that two cells that
-        start together share a session."""
+        """Return the session of the notebook or kernel ``place``, and whether the session was created by this call. One
+        call runs at a time, so that two cells that start together share a session."""
         async with self._binding:
             if key := await self.bound_session(namespace, place):
                 return key, False

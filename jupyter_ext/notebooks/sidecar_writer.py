@@ -101,7 +101,8 @@ class Sidecars:
         self._written: dict[str, str] = {}
         """path -> SHA-256 of what this server wrote there last"""
         self._saved: dict[SidecarMark, tuple[Session, FileStamp | None]] = {}
-        """The session that each sidecar contains, and the stamp of the file, when this server checked or wrote it."""
+        """The session that each sidecar contained when this server last checked or wrote it, and the stamp (time, size
+        and inode) of the file at that time."""
         self._touches = RunningTasks()
         self._wake = asyncio.Event()
         self._files = asyncio.Lock()

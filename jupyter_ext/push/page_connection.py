@@ -56,8 +56,8 @@ class PageConnection:
             task.cancel()
 
     def hold(self, subscription: Held, begin: Callable[[], Callable[[], None]]) -> None:
-        """Add a subscription, replacing one with the same key. ``begin`` starts it and returns a function that ends
-        it. Raises QuotaExceeded."""
+        """Add a subscription, in place of a subscription with the same key ``subscription``. ``begin`` starts it and
+        returns a function that ends it. Raises QuotaExceeded."""
         self.drop(subscription)
         self._check_room()
         self._ends[subscription] = begin()

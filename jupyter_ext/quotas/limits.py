@@ -154,7 +154,8 @@ class Limits:
         return start
 
     def enter(self, engine: Engine, start: CountedStart) -> CountedTurn:
-        """Count a turn that has started in the queue of its engine. Raises EngineBusy, and then counts nothing."""
+        """Count a started turn as a call that will wait in the queue of its engine. Raises EngineBusy, and then counts
+        nothing."""
         self._check_line(engine)
         self.expected[id(engine)] += 1
         return CountedTurn(self, start, engine)

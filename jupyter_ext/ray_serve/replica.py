@@ -44,14 +44,14 @@ SESSION_HEADER = "x-session-id"
 MAX_SESSION = 512
 """Maximum characters of a session's id, which the engine keeps."""
 FIRST = EngineRequest((Message("user", (Text("Hi"),)),), sampling=Sampling(max_tokens=1))
-"""The request that loads a model."""
+"""A request with a minimal prompt. A replica sends it to its engine so that the engine loads the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaOptions:
-    """``settings`` are settings of the engine by their names, such as ``model`` and ``device``; the other ones are read
-    from the environment of the replica. ``api_key_env`` names an environment variable of the replicas with the key that
-    every request must have; without a name, no key is needed."""
+    """The options of a replica. ``settings`` are settings of the engine by their names, such as ``model`` and
+    ``device``; all other settings are read from the environment of the replica. ``api_key_env`` names an environment
+    variable of the replicas with the key that every request must have; without a name, no key is needed."""
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     api_key_env: str = ""

@@ -65,8 +65,8 @@ class Access:
 
     async def place(self, caller: Caller, kernel: str = "", path: str = "") -> str | None:
         """Return the place that a request is about: the place of the calling kernel or of the kernel with the id
-        ``kernel``, else the notebook at ``path``; None if the request names none of these. Raises InvalidRequest,
-        NotFound, Forbidden."""
+        ``kernel``, else the notebook at ``path``; None if the request names none of these. A place is the path of a
+        notebook, or ``kernel:ID`` for a kernel without a notebook. Raises InvalidRequest, NotFound, Forbidden."""
         if calling_kernel := self.kernel(caller, kernel):
             return await self.notebooks.place(calling_kernel.id)
         path = path.strip("/")
@@ -92,8 +92,8 @@ class Access:
         return await self.own(caller)
 
     async def own(self, caller: Caller) -> frozenset[str] | None:
-        """Return the ids of the sessions that a calling kernel uses: those it named before, and that of its notebook.
-        None for a user, who may use every session of the namespace."""
+        """Return the ids of the sessions that a calling kernel uses: the sessions that it has created or was allowed to
+        use, and the session of its notebook. None for a user, who may use every session of the namespace."""
         if caller.kernel is None:
             return None
         bound = await self.notebooks.bound_session(caller.namespace, await self.notebooks.place(caller.kernel.id))

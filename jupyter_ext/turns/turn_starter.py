@@ -108,8 +108,7 @@ class StoredAnswer:
 @dataclass(frozen=True, slots=True)
 class TurnStarter:
     """Starts turns for the native routes, the dialects (the APIs in the formats of OpenAI and Anthropic) and MCP. The
-    dialects find the session of a conversation
-    themselves, so they call the steps of ``start`` one by one."""
+    dialects find the session of a conversation themselves, so they call the steps of ``start`` separately."""
 
     runtime: Runtime
     access: Access

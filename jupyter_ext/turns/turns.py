@@ -27,7 +27,8 @@ from jupyter_ext.turns.turn_versions import ASKED, ASKED_PARTS, TurnVersions, br
 KEEP_S = 600.0
 """Seconds for which the log of a turn is kept after its end. Later its events are rebuilt from the stored items."""
 MAX_KEPT, MAX_KEPT_BYTES = 1_000, 64 << 20
-"""Limits for the logs of ended turns: their number, and their bytes. The oldest ones above them go before KEEP_S."""
+"""Limits for the logs of ended turns: their number, and their bytes. If a limit is exceeded, the oldest logs are
+deleted before KEEP_S seconds have passed."""
 POLL_S = 0.5
 """Seconds between two checks of a waiting turn whether another server's turn of its session has ended."""
 DELTAS_PER_S = 20

@@ -107,7 +107,7 @@ def group(name: str, help: str, *rows: Command, default: str = "") -> Command:
 
 def settings_of(args: argparse.Namespace) -> Settings:
     """Return the settings from the environment variables. Settings on the command line override them. Raises
-    InvalidRequest, also if a file is in the place of the data directory."""
+    InvalidRequest for an invalid setting, and if the path of the data directory is that of a file."""
     names = ("cache_dir", "data_dir", "sources", "namespace", "store", "limits", "ttl", "max_sessions")
     given: dict[str, Any] = {name: getattr(args, name, None) for name in names}
     settings = Settings.from_env(**given)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import zip_longest
 
 SLOT = re.compile(r"@(\w+)\[([^\[\]\n]*)")
-"""Matches a value with a name, ``@mean[12.5]``, up to its last bracket, in a question that demands this form of the
-answer, or in an output that has it."""
+"""Matches a value with a name, ``@mean[12.5]``, without its closing bracket, in a question that demands this form of
+the answer or in an output in this form."""
 SLOT_VALUE = r"[^\[\]@\n]{1,80}"
 MAX_SLOTS = 40
 NO_VALUES = frozenset({"nan", "inf", "-inf", "nat", "none", "<na>"})
@@ -148,8 +148,9 @@ def _yes_or_no(is_true: bool, placeholder: str, description: str) -> str:
 
 
 def _description(placeholder: str, question: str) -> str:
-    """Return the text that follows the last quotation of the placeholder in the question, or the placeholder without
-    quotes after the last demanded value; an empty string if the question does not describe it."""
+    """Return the part of the question that describes the placeholder: the text after its last occurrence in quotes.
+    Without quotes, an occurrence counts that follows the last demanded value and precedes a verb (``mean_age is ...``).
+    Return an empty string if the question does not describe the placeholder."""
     if not placeholder:
         return ""
     word = re.escape(placeholder)

@@ -5,7 +5,7 @@ column. The functions have no side effects.
 - Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` and ``t[t['a'] > 1]['b'] = 2`` change nothing.
 - No value of a column equals ``None`` or ``np.nan``, not even a missing one.
 - ``&`` and ``|`` bind more strongly than comparisons: ``t['a'] > 1 & t['b'] < 2`` compares with ``1 & t['b']``.
-- ``&`` binds more strongly than ``|``: ``(t['a'] == 1) | (t['a'] == 2) & (t['b'] > 3)`` has rows with any ``b``.
+- ``&`` binds more strongly than ``|``: ``(t['a'] == 1) | (t['a'] == 2) & (t['b'] > 3)`` is true of any ``b``.
 - ``fillna`` with one value for each group finds no group, because it looks for the labels of rows.
 - ``t[t['a'].idxmax()]`` looks for a column, although ``idxmax`` returns the label of a row.
 - No date equals a whole number: ``t['day'] == 2017`` is true of no row.

@@ -29,7 +29,7 @@ NEW_NAMES = {
 }
 """The present names of attributes that pandas 3 and NumPy 2 removed."""
 BUILTINS = frozenset({"float", "int", "bool", "object", "str", "complex"})
-"""Types of Python that NumPy had as attributes."""
+"""Names of Python types that were also attributes of NumPy in older versions, such as ``np.float``."""
 REMOVED_OPTIONS = frozenset({"infer_datetime_format", "error_bad_lines", "warn_bad_lines", "squeeze", "date_parser"})
 """Arguments that pandas removed and whose effect is the default now or is not needed."""
 NUMERIC_ONLY = re.compile(
@@ -67,7 +67,8 @@ def _as_numbers(failure: FailedProgram, column: ast.expr) -> str:
 
 
 def _names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Replace a name that does not exist by the only one that differs from it in case, underscores or a final s."""
+    """Yield edits that replace a name that does not exist by the name of a variable, if exactly one variable's name
+    differs from it only in case, underscores or a final s."""
     similar = [name for name in failure.assigned if _singular(name) == _singular(found[1])]
     if len(similar) == 1 and found[1] not in failure.assigned:
         places = (node for node in failure.expressions if isinstance(node, ast.Name) and node.id == found[1])
@@ -75,7 +76,8 @@ def _names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 
 def _labels(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Correct a column label that differs from exactly one existing label in case, spaces or punctuation."""
+    """Yield edits that correct a column label that differs from exactly one existing label only in case, spaces or
+    punctuation."""
     columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
     lacking = {found[1]} if found[1] else set(_strings(failure.error))
     for label in lacking - set(columns):
@@ -109,8 +111,8 @@ def _singular(name: str) -> str:
 
 
 def _variables_as_columns(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Correct ``t[['a', 'b']]`` if the table lacks the column ``b``, but the program has a variable ``b``: add a line
-    before it that stores the variable as the column."""
+    """Yield edits for ``t[['a', 'b']]`` if the table lacks the column ``b``, but the program has a variable ``b``: they
+    insert a line that stores the variable as the column before it is selected."""
     missing = [label for label in _strings(found[1]) if label in failure.assigned]
     for node in failure.failed if missing else ():
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.List):
@@ -124,7 +126,8 @@ def _variables_as_columns(failure: FailedProgram, found: re.Match[str]) -> Itera
 
 
 def _frequency(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Replace the old name of a frequency, such as 'H' or 'M', by the present one, 'h' or 'ME'."""
+    """Yield edits that replace the old name of a frequency in pandas, such as 'H' or 'M', by its present name, 'h' or
+    'ME'."""
     for node in failure.failed:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             renamed = re.sub(rf"(?<![A-Za-z]){found['old']}(?![A-Za-z])", found["new"], node.value)
@@ -133,7 +136,8 @@ def _frequency(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 
 def _removed_names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Replace an attribute that pandas or NumPy has removed. The method ``append`` of a table becomes ``pd.concat``."""
+    """Yield edits that replace an attribute that pandas or NumPy has removed. The method ``append`` of a table becomes
+    ``pd.concat``."""
     name = found[1] or found[2]
     of_table = re.search(r"'(?:DataFrame|Series)' object has no attribute 'append'", failure.error)
     owners = {failure.source(node.value) for node in failure.failed if isinstance(node, ast.Attribute)}
@@ -155,7 +159,7 @@ def _removed_names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edi
 
 
 def _options(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Remove or replace a keyword argument that newer versions do not accept."""
+    """Yield edits that remove or replace a keyword argument that newer versions of pandas do not accept."""
     name = found[1]
     for call in failure.calls:
         value = next((one.value for one in call.keywords if one.arg == name), None)
@@ -174,7 +178,7 @@ def _options(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 
 def _numbers_in_text(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Correct the conversion of texts such as '1,234' or '5 kg' to numbers."""
+    """Yield edits after which the program converts texts such as '1,234' or '5 kg' to numbers without an error."""
     if DECIMAL_COMMA.search(next((one for one in found.groups() if one is not None), "")):
         return
     for call in failure.calls:
@@ -190,8 +194,8 @@ def _to_numbers(column: str) -> str:
 
 
 def _numeric_only(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Correct a statistic that fails because of text: restrict it to the numeric columns of a table, or convert a
-    column of text first."""
+    """Yield edits for a statistic that fails because of text. They restrict it to the numeric columns of a table, or
+    convert a column of text to numbers first."""
     for call in failure.calls:
         func = call.func
         if isinstance(func, ast.Attribute) and func.attr in REDUCTIONS and not (call.args or call.keywords):
@@ -204,7 +208,8 @@ def _numeric_only(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _accessors(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Convert the column before ``.dt`` if it contains text, or before ``.str`` if it contains numbers."""
+    """Yield edits that convert the column before ``.dt`` to dates if it contains text, or the column before ``.str`` to
+    text if it contains numbers."""
     converted = {"dt": "pd.to_datetime({})", "str": "{}.astype(str)"}[found[1]]
     owners = [node.value for node in failure.failed if isinstance(node, ast.Attribute) and node.attr == found[1]]
     for owner in owners:
@@ -212,7 +217,8 @@ def _accessors(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 
 def _date_index(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Convert the column of text that becomes the index to dates, if a method needs an index of dates."""
+    """Yield edits after which the program converts a column of text to dates before ``set_index`` makes it the index,
+    if a method needs an index of dates."""
     for call in failure.calls:
         func = call.func
         indexed = isinstance(func, ast.Attribute) and func.attr == "set_index" and len(call.args) == 1
@@ -223,8 +229,8 @@ def _date_index(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _date_column(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Replace an access to a part of a date in an index without dates, ``t.index.year``, by the same part of the only
-    column of dates, ``t['day'].dt.year``."""
+    """Yield edits that replace a part of a date that is read from an index without dates, ``t.index.year``, by the same
+    part of the only column of dates, ``t['day'].dt.year``."""
     columns = set(date_columns(failure))
     for node in failure.expressions if len(columns) == 1 else ():
         is_part = isinstance(node, ast.Attribute) and DATE_PART.fullmatch(node.attr)
@@ -233,7 +239,8 @@ def _date_column(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _date_formats(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Correct the parsing of dates that are written in more than one format, or with the day first."""
+    """Yield edits after which the program can parse dates that are written in more than one format, or with the day
+    first."""
     day_first = re.search(r"time data [\"'](?:\d{2}[/.]){2}\d{4}", failure.error)
     for call in failure.calls:
         if failure.source(call.func).endswith("to_datetime") and call.args:
@@ -243,7 +250,7 @@ def _date_formats(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _conditions(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Replace ``and`` and ``or`` between columns by ``&`` and ``|``."""
+    """Yield edits that replace ``and`` and ``or`` between columns by ``&`` and ``|``."""
     for node in failure.failed:
         if isinstance(node, ast.BoolOp) and not any(isinstance(value, ast.BoolOp) for value in node.values):
             sign = " & " if isinstance(node.op, ast.And) else " | "
@@ -251,7 +258,8 @@ def _conditions(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _comparisons(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Correct a comparison of dates with a year, or of text with a number."""
+    """Yield edits that convert one side of a comparison, if the program compares dates with a year or with a ``date``,
+    or text with a number."""
     kinds = found.groups()
     for node in failure.failed:
         if not isinstance(node, ast.Compare) or len(node.comparators) != 1:
@@ -267,14 +275,16 @@ def _comparisons(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]
 
 
 def _missing_integers(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Convert a column with missing values to the type Int64 instead of int, which has no missing values."""
+    """Yield edits that replace the type of ``astype`` by Int64 for a column with missing values, because int has no
+    missing values."""
     for call in failure.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "astype" and len(call.args) == 1:
             yield (*failure.span(call.args[0]), "'Int64'")
 
 
 def _pivot(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Pass the arguments of ``pivot`` by name."""
+    """Yield edits that add the names of the arguments to calls of ``pivot``, because newer versions of pandas require
+    them."""
     for call in failure.calls:
         if isinstance(call.func, ast.Attribute) and call.func.attr == "pivot":
             for name, argument in zip(("index", "columns", "values"), call.args, strict=False):
@@ -283,8 +293,8 @@ def _pivot(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _positions(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
-    """Replace access by position in a series or table with other labels: ``x[0]`` becomes ``x.iloc[0]``, and
-    ``t.corr()[0, 1]`` becomes ``t.corr().iloc[0, 1]``."""
+    """Yield edits for an access by position to a series or table whose labels are not positions: ``x[0]`` becomes
+    ``x.iloc[0]``, and ``t.corr()[0, 1]`` becomes ``t.corr().iloc[0, 1]``."""
     described = set(re.findall(r"^(?:Columns|Keys) of ([^:\n]+):", failure.text, re.MULTILINE))
     for node in failure.failed:
         is_position = isinstance(node, ast.Subscript) and ast.unparse(node.slice) == found[1]
@@ -294,14 +304,15 @@ def _positions(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 
 def _scalars(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Remove an index from a variable that holds one number: ``statistic[0]``."""
+    """Yield edits that remove the index after a variable that holds a single number: ``statistic[0]`` becomes
+    ``statistic``."""
     for node in failure.failed:
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and is_integer(node.slice):
             yield (failure.span(node.value)[1], failure.span(node)[1], "")
 
 
 def _unpacking(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Add ``*_`` to a tuple assignment that has fewer names than there are values."""
+    """Yield edits that add ``*_`` to a tuple assignment that has fewer names than there are values."""
     targets = [target for node in failure.nodes if isinstance(node, ast.Assign) for target in node.targets]
     for target in targets:
         if isinstance(target, ast.Tuple) and target in failure.failed and isinstance(target.elts[-1], ast.Name):
@@ -310,7 +321,8 @@ def _unpacking(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _days(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Convert a difference of dates to days before a whole number is added to it."""
+    """Yield edits that convert a difference of dates to a number of days before a whole number is added to it or
+    subtracted from it."""
     for node in failure.failed:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and is_integer(node.right):
             end = failure.span(node.left)[1]
@@ -321,7 +333,8 @@ def _days(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
 
 
 def _largest_value(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
-    """Compare the values of a dictionary and not its keys, which are text: ``max(values, key=abs)``."""
+    """Yield edits for a call such as ``max(values, key=abs)``, in which ``values`` is a dictionary, after which the
+    call compares the values of the dictionary and not its keys, which are text."""
     for call in failure.calls:
         names = [one for one in call.args if isinstance(one, ast.Name)]
         keys = [one.value for one in call.keywords if one.arg == "key" and ast.unparse(one.value) == "abs"]

@@ -57,7 +57,8 @@ METHODS = tuple(
         ),
     )
 )
-"""Words of a question, and the ways in which a program does what they ask for."""
+"""Pairs of patterns: words of a question that name a method, and the code with which programs usually apply that
+method."""
 WORD = re.compile(r"[a-z]{4,}")
 """Matches a word in the name of a variable. A sentence with this word asks for the variable."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
@@ -87,7 +88,8 @@ LEAVES_OUT = re.compile(
 SELECTS = re.compile(r"~|<|!=|\bdrop\(|isin|between|query|clip|mask|where|loc\[")
 """Matches code that selects or drops rows by their values."""
 IN_WHICH = re.compile(r"\b(?:in|on|at) which (\w+)(?:(?:,| and| or) (\w+))?", re.IGNORECASE)
-"""Matches a question for the place of an extreme value, and the columns that tell the place."""
+"""Matches a question such as "in which year or month" a value is largest. The groups are the names of the columns whose
+values are the answer."""
 OF_THE_SAME = re.compile(r"\b(?:of|for|by|within) the same \w+", re.IGNORECASE)
 """Finds a sentence that compares rows of one group."""
 NEIGHBOURS = re.compile(r"\.(?:shift|pct_change|diff)\(")
@@ -112,10 +114,10 @@ THRESHOLD = re.compile(
 
 
 def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[str]:
-    """Return the sentences of the question that the program ``code`` ignores, in order. To these, add a sentence with
-    the values of each column that the program compares with another value, and one for each pair of demanded values
-    that it computes in the same way. Return an empty list if the program cannot be parsed. ``facts`` describe the
-    tables and files of the question."""
+    """Return the sentences of the question that the program ``code`` ignores, in order. They are followed by a sentence
+    for each column that the program compares with a value that the column does not contain, which lists the column's
+    values, and by a sentence for each pair of demanded values that the program computes in the same way. Return an
+    empty list if the program cannot be parsed. ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
     try:
         # Comments are removed, because a model may write a condition as a comment and still not apply it.
@@ -237,8 +239,8 @@ def _names_value(sentence: str, value: str) -> bool:
 
 
 def _column_without(node: ast.AST, values: Mapping[str, str]) -> str:
-    """Return the column that the node compares with a text that none of its values is: ``t['source'] == 'oil'``; an
-    empty string if the node is anything else."""
+    """Return the column that the node compares with a text that the column does not contain: ``t['source'] == 'oil'``.
+    Return an empty string for any other node."""
     is_equal = isinstance(node, ast.Compare) and len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
     if not is_equal or not isinstance(node, ast.Compare) or not isinstance(node.left, ast.Subscript):
         return ""
@@ -297,8 +299,8 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
 
 
 def _unused_loop_variables(program: ParsedProgram) -> Iterator[str]:
-    """Yield the variable of each loop that the body at most assigns to another variable, as a search for the best value
-    does: what the body computes is the same for every value then."""
+    """Yield the variable of each loop whose body only assigns this variable to another one, as in a search for the best
+    value. Such a body computes the same result for every value of the variable, which is a mistake."""
     for loop in program.nodes:
         if isinstance(loop, ast.For) and isinstance(loop.target, ast.Name):
             inside = [node for statement in loop.body for node in ast.walk(statement)]

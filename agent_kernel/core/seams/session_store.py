@@ -70,9 +70,9 @@ class TurnOperations(Protocol):
 
     async def append(self, turn: Turn, owner: Owner, messages: Sequence[Message], expect_seq: int) -> list[Item]:
         """Append all messages in order, or none, and return the new items. The bytes of their media are stored in the
-        same transaction. Raises SequenceConflict if the head is not ``expect_seq``; LeaseLost if the turn is closed or
-        belongs to another owner; InvalidRequest for a result without its call, for a second result, and for any other
-        message while a call has no result."""
+        same transaction. Raises SequenceConflict if the last number (seq) that the session has assigned is not
+        ``expect_seq``; LeaseLost if the turn is closed or belongs to another owner; InvalidRequest for a result without
+        its call, for a second result, and for any other message while a call has no result."""
 
     async def append_at(
         self,
@@ -84,8 +84,8 @@ class TurnOperations(Protocol):
         behind: int | None = None,
         earlier: Sequence[Sequence[Message]] = (),
     ) -> list[Item]:
-        """Append the first items of an open turn after item ``behind`` of any branch (0: at the beginning, None: at the
-        end of the current branch), and return them.
+        """Append the first items of an open turn after the item with the seq ``behind``, which may be on any branch (0:
+        at the beginning of the session, None: at the end of the current branch), and return them.
 
         The branch that ends at this item becomes the current one; if there is none, a branch is created. This happens
         in the same transaction, so that no reader sees an empty branch. Each element of ``earlier`` is an exchange
@@ -121,9 +121,9 @@ class TurnOperations(Protocol):
         self, turn: Turn, messages: Sequence[Message], *, usage: Usage | None = None, expect_seq: int | None = None
     ) -> list[Item]:
         """Add a complete turn that was not run here to the current branch, with the state committed, and return its
-        items. The session is created if it does not exist. Raises SequenceConflict if the head is not ``expect_seq``,
-        SessionBusy, Conflict for an id that the session already has, and InvalidRequest for a call without its
-        result."""
+        items. The session is created if it does not exist. Raises SequenceConflict if the last assigned seq is not
+        ``expect_seq``, SessionBusy, Conflict for an id that the session already has, and InvalidRequest for a call
+        without its result."""
 
     async def extend_turn(self, turn: Turn, messages: Sequence[Message]) -> list[Item]:
         """Append items to the newest turn of the current branch, which must be closed, and return them. Raises Conflict

@@ -54,7 +54,8 @@ class Gap:
 
     def trim(self, text: str) -> str:
         """Return ``text`` up to the first blank line, or up to the first line that is indented less than the cursor's
-        line. If that line has code, return the rest of this line only."""
+        line. If the cursor's line already has code, return only the first line of ``text``, which is the rest of the
+        cursor's line."""
         first, *rest = text.split("\n")
         if self.one_line:
             return first.rstrip()

@@ -97,7 +97,8 @@ def sources(body: PromptBody) -> list[Source]:
 
 
 def conversation(body: PromptBody, fetched: Mapping[Source, SubmittedFile]) -> AnthropicConversation:
-    """Convert the conversation. ``fetched`` contains all of ``sources``. Raises InvalidRequest."""
+    """Convert the conversation. ``fetched`` maps each source that the function ``sources`` lists to its content. Raises
+    InvalidRequest."""
     reading = _Reading(fetched)
     try:
         messages, spoken = reading.messages(body)

@@ -279,7 +279,9 @@ class AgentHandler(CrossOriginHandler):
         return int(whole)
 
     async def find_queried_place(self) -> str | None:
-        """Return the notebook or kernel that ``kernel`` or ``path`` of the query names, if one does.
+        """Return the place of the calling kernel, or else the place that the query parameter ``kernel`` or ``path``
+        names; None if there is none. A place is the path of a notebook, or ``kernel:ID`` for a kernel without a
+        notebook.
 
         Raises NotFound, Forbidden, InvalidRequest.
         """
@@ -350,7 +352,7 @@ class AgentHandler(CrossOriginHandler):
 
     @property
     def has_token(self) -> bool:
-        """Whether the caller has a token that can be revoked: a lasting one, or one of a JupyterHub."""
+        """Whether the caller has a token that can be revoked: a lasting token, or a token of a JupyterHub."""
         return self.caller.token is not None or isinstance(self.caller.user, ScopedUser)
 
     async def is_token_valid(self) -> bool:

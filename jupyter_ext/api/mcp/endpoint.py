@@ -154,7 +154,8 @@ def _manager(tools: McpTools, replays: SessionReplays) -> Any:
 
     class Manager(StreamableHTTPSessionManager):
         event_store: Any = property(lambda _: replays.new(EventMessage), lambda _, value: None)
-        """A new store each time. The SDK reads this attribute once for each session."""
+        """Each access returns a new event store. The SDK reads this attribute once for each MCP session, so that each
+        session gets a store of its own."""
 
     server: Any = Server(
         "agent-kernel", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool

@@ -35,7 +35,7 @@ class StoredEvent:
 
 
 class NoMessage:
-    """In place of the message of an event: the SDK then writes an event with an id and no data."""
+    """Takes the place of the message in an event that has none. The SDK then writes an event with an id and no data."""
 
     def model_dump_json(self, **options: object) -> str:
         return ""

@@ -17,7 +17,8 @@ TOKENS_MIN = 32
 CHANGE_MIN = 0.1
 """Minimum change of a speed that is stored, as a share of the stored speed."""
 SLOWER_SHARE = 0.25
-"""Weight of an answer that is slower than the stored speed, because other programs may have used the processor."""
+"""Share of the difference by which an answer that is slower than the stored speed lowers the stored speed. It is small,
+because other programs may have used the processor during the answer."""
 
 
 def read_speeds(cache_dir: Path) -> Mapping[str, float]:

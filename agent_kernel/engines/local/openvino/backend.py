@@ -50,9 +50,9 @@ CHECK_S = 0.01
 TOKENIZED_AT_ONCE = 8_192
 """The library's tokenizer of a GGUF file drops all tokens of a text after this number, without an error."""
 PIECE = TOKENIZED_AT_ONCE // 4 - 1
-"""Maximum number of characters of a piece. Such a piece never has more than TOKENIZED_AT_ONCE tokens, because a
-character has at most 4 bytes, and a token at least one. One place is left for a token that a tokenizer puts before
-every text."""
+"""Maximum number of characters of the pieces into which a text is split before the tokenizer encodes it. Such a piece
+never has more than TOKENIZED_AT_ONCE tokens, because a character has at most 4 bytes, and a token at least one. One
+place is left for a token that a tokenizer puts before every text."""
 _BOUNDARY = re.compile(r"(?<=\n)(?=\S)|(?<=\S)(?= \S)")
 """A place in a text across which no token extends: after the end of a line, or before a space between two words."""
 READS = ("llama", "qwen2", "qwen3")

@@ -85,8 +85,8 @@ ANSWERS = (
         "Responde a mi pregunta con una frase sencilla en español a partir de esta salida.",
     ),
 )
-"""Frequent words of a language, and ANSWER in this language. After an English instruction a small model answers a
-German question in English."""
+"""Pairs of a pattern that matches frequent words of a language, and the instruction ANSWER in this language. After an
+English instruction a small model would answer a German question in English."""
 ANSWER_IN_FORM = "Answer with the values from this output, in exactly the form that I asked for."
 MAX_QUESTION = 4_000
 """Maximum number of characters of a question whose language is recognised."""

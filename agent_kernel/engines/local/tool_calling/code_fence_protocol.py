@@ -62,7 +62,8 @@ NAMED_MARGIN = 4.0
 """The margin, like MARGIN, for a question that names a variable or a file, or follows a turn in which code ran. Without
 code, a small model invents its answer or derives it from the one row that it was shown, which is worse than unnecessary
 code. Of 34 questions, 20 needed code and 14 did not: with this margin, none of the 20 got no code and 4 of the 14 got
-code. A margin of 2 gives fewer of the 14 code, but denies it to follow-up questions of the quickstart."""
+code. With a margin of 2, fewer of the 14 got code, but follow-up questions of the quickstart got none although they
+need it."""
 FIRM_MARGIN = 1.0
 """The margin, like MARGIN and NAMED_MARGIN, for a model of ``tool_protocols.FIRM`` parameters or more. For nearly every
 question that needs code, such a model begins with the fence by itself, so a wide margin only adds code to conversation

@@ -26,8 +26,8 @@ MAX_TOKENS = 64
 takes to start the kernels."""
 LEAST_READ = 1024
 MOST_READ = 65_536
-"""Bounds for the padded number of cached tokens that a recorded step reads. Above MOST_READ, the copies that a step
-makes of the cached tokens would take memory that the cache needs."""
+"""LEAST_READ and MOST_READ are the bounds for the padded number of cached tokens that a recorded step reads. Above
+MOST_READ, the copies that a step makes of the cached tokens would take memory that the cache needs."""
 RUNS_BEFORE = 2
 """Number of steps of the same sizes that run without a graph. Recording one takes about as long as ten steps, and rare
 sizes are not worth it. The first steps also let libraries prepare what cannot be prepared while a graph is recorded."""
