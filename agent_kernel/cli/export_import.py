@@ -175,7 +175,7 @@ IMPORT_ARGUMENTS = (
     *store_arguments(),
 )
 MERGE_ARGUMENTS = (
-    argument("base", type=Path, help="the version from which both began (%%O of git); may be empty"),
+    argument("base", type=Path, help="the common ancestor of both versions (%%O of git); may be empty"),
     argument("ours", type=Path, help="the version that the result replaces (%%A of git)"),
     argument("theirs", type=Path, help="the other version (%%B of git)"),
 )

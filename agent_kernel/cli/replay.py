@@ -131,4 +131,4 @@ REPLAY_ARGUMENTS = (
     JSON,
     DATA_DIR,
 )
-REPLAY = Command("replay", "check which answers of NAME.agent.json still hold", replay, REPLAY_ARGUMENTS)
+REPLAY = Command("replay", "check whether the answers in NAME.agent.json are still right", replay, REPLAY_ARGUMENTS)

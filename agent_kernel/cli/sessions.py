@@ -162,12 +162,12 @@ CARE_COMMANDS = (
     Command("verify", "check the store; exit code 1 if something is inconsistent", sessions_verify, STORE),
     Command(
         "repair",
-        "repair what verify finds; separate what cannot be repaired, without deleting it",
+        "repair what verify finds; set aside rows that cannot be repaired, without deleting them",
         sessions_repair,
         STORE,
     ),
-    Command("vacuum", "free unused space; deleted text is then gone", sessions_vacuum, STORE),
-    Command("stats", "show counts and sizes", sessions_stats, STORE),
+    Command("vacuum", "free unused disk space; deleted text can no longer be recovered", sessions_vacuum, STORE),
+    Command("stats", "show how much the store contains: numbers and sizes", sessions_stats, STORE),
     Command(
         "expire", "remove sessions that are unused for long, or exceed the limits", sessions_expire, EXPIRE_ARGUMENTS
     ),

@@ -58,7 +58,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 DIRECTORIES = re.compile(r"(?<![\w/:\\])(?:[A-Za-z]:)?(?:[/\\][^\s/\\]+)+[/\\]")
-"""Matches the directories of an absolute path, up to a space."""
+"""Matches the directories in an absolute path, as far as their names contain no space."""
 
 
 class AgentKernelError(Exception):

@@ -19,7 +19,7 @@ from agent_kernel.core.errors import InvalidRequest
 DEPTH = 32
 """Maximum depth of the directories that ``walk`` enters."""
 MODE = 0o644
-"""The mode of new files."""
+"""The permission bits of new files: the owner can read and write them, all others can read them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,9 +78,9 @@ class Session:
     only an import sets it, and a fork copies it.
 
     ``head`` is the last seq that was assigned (0 = none) and ``turns`` the number of turns ever opened, on all
-    branches. Neither of them ever decreases, so that no number is assigned twice. ``last_seq`` and ``turn_count`` count
-    the items and turns that exist now, on all branches, without those that were removed; both are 0 in a Session that
-    was not read from a store.
+    branches. Neither of them ever decreases, so that no number is assigned twice. ``last_seq`` is the seq of the newest
+    item that still exists, and ``turn_count`` the number of turns that still exist, on all branches; both are 0 in a
+    Session that was not read from a store.
     """
 
     key: SessionKey

@@ -12,18 +12,18 @@ from agent_kernel.core.events import CallFinished, EventBody
 from agent_kernel.sessions.redaction.redaction import Redactor
 
 CHANGE = "change"
-"""Key under which the details of a call hold its change."""
+"""Key in the details of a call; its value is the change that the call made to the notebook."""
 CHANGES = "changes"
 """Key under which the record of a turn holds the changes of its calls, each under its call id."""
 MAX_BYTES = 512 << 10
-"""Limit for the changes of one turn, in bytes of JSON."""
+"""Maximum size of the changes that are stored for one turn, in bytes of JSON."""
 TEXTS = ("before", "after", "kept")
 SECRET = "its text contained a key or a password, which is not stored"
 NO_ROOM = "the changes of the turn are too large to be stored"
 
 
 class ChangedCells:
-    """Collects the changes of one turn from its events."""
+    """Collects the notebook changes of one turn from the turn's events."""
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor or Redactor.off()

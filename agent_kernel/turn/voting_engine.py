@@ -52,7 +52,7 @@ MAX_NAMES = 100
 Try: TypeAlias = Callable[[Sequence[str], Sequence[str]], Awaitable[list[ProgramOutcome]]]
 """Tries programs: (programs, names of variables whose content counts) -> outcomes."""
 _Sample: TypeAlias = asyncio.Task[tuple[str, Usage]]
-"""Samples a program and returns its code and its usage."""
+"""A task that samples a program. Its result is the code of the program and the usage."""
 
 log = logging.getLogger(__name__)
 

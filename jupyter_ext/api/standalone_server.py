@@ -203,7 +203,8 @@ class HeadlessServer(ServerApp):
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Bind the sockets. Raises InvalidRequest."""
+    """Return listening sockets that are bound to the address; an empty ``host`` means every address of this machine.
+    Raises InvalidRequest if the address cannot be used."""
     where = f"{host or 'every address'}, port {port}"
     try:
         return bind_sockets(port, host or None)

@@ -78,7 +78,8 @@ class HubIdentityProvider(IdentityProvider):
         return model
 
     def _admit(self, model: dict[str, Any]) -> ScopedUser:
-        """Return the user that the hub describes. Raises Forbidden."""
+        """Return the user that the hub describes in ``model``. Raises Forbidden for a service of the hub, for a token
+        without access to this server, and for a reserved user name."""
         if model.get("kind") != "user" or not model.get("name"):
             raise Forbidden("This server is for users of the JupyterHub, not for its services.")
         if not self._hub.check_scopes(self._hub.access_scopes, model):

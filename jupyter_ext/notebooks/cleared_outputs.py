@@ -26,7 +26,8 @@ class ClearedOutputs:
         self._store = store
         self._sidecars = sidecars
         self._bare: dict[tuple[str, str], tuple[str, ...]] = {}
-        """(namespace, path) -> ids of the agent cells without outputs when the notebook was saved last"""
+        """Maps (namespace, path of a notebook) to the ids of the agent cells that had no outputs when the notebook was
+        last saved."""
 
     def on_saving(self, namespace: str, path: str, content: Any) -> None:
         """Record the cells without outputs of a notebook that is about to be saved."""

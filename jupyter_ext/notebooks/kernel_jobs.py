@@ -252,7 +252,7 @@ class KernelJobs:
         return await self._wait_and_report(job, context, float(arguments.get("wait_s") or 0), stop_with_turn=False)
 
     async def evaluate(self, kernel: str, expression: str, within_s: float) -> ToolOutput:
-        """Return the text of an expression evaluated in an idle kernel."""
+        """Evaluate an expression in an idle kernel, and return the text of its value."""
         try:
             if problem := await self.busy_reason(kernel):
                 return ToolOutput(problem, "error")

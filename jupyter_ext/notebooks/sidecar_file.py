@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from agent_kernel.core import atomic_file, process_identity
 
 LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
-"""The names of temporary files end with the process id of their writer."""
+"""Matches the end of a temporary file's name, which contains the process id of the file's writer."""
 MAX_STEM_BYTES = 240
 """Limit for the part of a temporary file's name that comes from the sidecar. File systems allow 255 bytes."""
 BLOB = re.compile(r"[0-9a-f]{64}")

@@ -99,7 +99,7 @@ class Sidecars:
         self._problems: dict[SidecarMark, str] = {}
         self._conflicts: set[SidecarMark] = set()
         self._written: dict[str, str] = {}
-        """path -> SHA-256 of what this server wrote there last"""
+        """Maps the path of a sidecar to the SHA-256 of the content that this server last wrote there."""
         self._saved: dict[SidecarMark, tuple[Session, FileStamp | None]] = {}
         """The session that each sidecar contained when this server last checked or wrote it, and the stamp (time, size
         and inode) of the file at that time."""

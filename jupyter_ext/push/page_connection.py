@@ -17,7 +17,7 @@ MAX_HELD = 200
 """Maximum number of turns followed, targets watched and kernels served by one page, together."""
 
 GOING_AWAY = 1001
-"""The close code when the server stops."""
+"""The WebSocket close code with which the server closes a connection when it stops."""
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ MAX_NEWS = 500
 STALLED_S = 60.0
 """Seconds after which a page that has read nothing of a message is disconnected."""
 TOO_SLOW = 4008
-"""The close code for a page that is too slow."""
+"""The WebSocket close code for a page that reads its messages too slowly."""
 
 log = logging.getLogger(__name__)
 

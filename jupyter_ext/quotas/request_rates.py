@@ -43,7 +43,7 @@ class RequestRates(Protocol):
 
 
 class LocalRates:
-    """The starts of one server, in memory."""
+    """Counts the starts of turns on one server, in memory."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -38,7 +38,7 @@ class QuotaAccount:
 
 
 Charges: TypeAlias = Mapping[tuple[QuotaAccount, int], int]
-"""Tokens by account and minute since the epoch."""
+"""Maps (account, number of the minute since the epoch) to the tokens that the account spent in this minute."""
 
 
 class SpendingRows(Protocol):
@@ -52,7 +52,7 @@ class SpendingRows(Protocol):
 
 
 class DatabaseSpending:
-    """The rows of one server, or of servers with the same data directory."""
+    """Stores the spent tokens of one server, or of servers with the same data directory, in a database table."""
 
     def __init__(self, records: Database) -> None:
         self._records = records

@@ -79,7 +79,7 @@ class IdempotencyRows(Protocol):
 
 
 class DatabaseRows:
-    """The rows of one server, or of servers with the same data directory."""
+    """Stores the idempotency keys of one server, or of servers with the same data directory, in a database table."""
 
     def __init__(self, records: Database, clock: Callable[[], float] = time.time) -> None:
         self._records = records
@@ -126,7 +126,8 @@ class DatabaseRows:
 
 
 class SharedRows:
-    """The rows of the servers that share a store. Their times are those of the database."""
+    """Stores the idempotency keys of the servers that share a session store, in that store. The age of an entry is
+    measured by the clock of the database."""
 
     def __init__(self, link: ServerLink, clock: Callable[[], float] = time.time) -> None:
         self._link = link

@@ -37,7 +37,8 @@ class ServerState:
 
 
 def open_server_state(runtime: Runtime) -> ServerState:
-    """Create the parts. Nothing connects to a database before its first use."""
+    """Create the stores of a server's data other than sessions, and the link to other servers. Nothing connects to a
+    database before its first use."""
     settings = runtime.settings
     server_db = open_server_db(None if settings.store == "memory" else settings.data_dir / "requests.db")
     # Only a store that several servers share may have a bus. Without a bus, no link is created.

@@ -91,7 +91,7 @@ IN_WHICH = re.compile(r"\b(?:in|on|at) which (\w+)(?:(?:,| and| or) (\w+))?", re
 """Matches a question such as "in which year or month" a value is largest. The groups are the names of the columns whose
 values are the answer."""
 OF_THE_SAME = re.compile(r"\b(?:of|for|by|within) the same \w+", re.IGNORECASE)
-"""Finds a sentence that compares rows of one group."""
+"""Finds a sentence that asks for a comparison of rows within the same group."""
 NEIGHBOURS = re.compile(r"\.(?:shift|pct_change|diff)\(")
 BY_GROUP = re.compile(r"groupby\([^\n]*\.(?:shift|pct_change|diff|transform|apply)\(|\bfor \w+")
 """Matches code that compares neighbouring rows of each group."""

@@ -1,4 +1,4 @@
-"""Parses Python that a model or a person wrote, and that may be anything."""
+"""Parses Python code that a model or a person wrote. The code may be invalid."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ CODE_HINT = "Use the model agent/NAME, or a tool code_execution."
 
 
 class AnthropicHandler(DialectHandler):
-    """Base of the handlers; sends errors in Anthropic's format."""
+    """Base class of the handlers of Anthropic's API. It sends errors in Anthropic's format."""
 
     error_shape = AnthropicError
     unasked = InvalidRequest

@@ -43,7 +43,7 @@ from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 MAX_STOPS = 16
 CODE_INTERPRETER = "code_interpreter"
 GROUPS = {CODE_INTERPRETER: "python"}
-"""The group of server tools that a tool of this type enables."""
+"""Maps the type of a tool in a request to the group of server tools that it enables."""
 NO_AUDIO = 'modalities must be ["text"]: this server has no audio output'
 
 

@@ -145,9 +145,9 @@ class DialectHandler(AgentHandler):
 
 
 class SharedHandler(AgentHandler):
-    """Base of the routes that clients of several APIs call. Clients that send the header ``anthropic-version`` get
-    errors in Anthropic's format; all others get the native format with the additional fields that OpenAI's clients
-    read."""
+    """Base class of the handlers of routes that clients of several APIs call. Clients that send the header
+    ``anthropic-version`` get errors in Anthropic's format; all others get the native format with the additional fields
+    that OpenAI's clients read."""
 
     error_shape = ModelError | AnthropicError
 

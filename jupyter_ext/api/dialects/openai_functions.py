@@ -47,7 +47,8 @@ def _few_values(tools: Any) -> Any:
 
 
 FewValues = BeforeValidator(_few_values)
-"""A validator for ``tools`` that runs before any of the schemas is processed."""
+"""A validator for the field ``tools`` that refuses more than MAX_VALUES JSON values. It runs before any of the schemas
+is processed."""
 
 
 def _check_object_schema(schema: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +200,7 @@ class JsonSchemaFormat(Words):
 
 
 def check_web_options(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the options. Raises ValueError if one of them is invalid."""
+    """Return the web search options unchanged. Raises ValueError if one of them is invalid."""
     try:
         WebOptions.of(given)
     except InvalidRequest as error:

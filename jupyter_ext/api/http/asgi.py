@@ -48,7 +48,7 @@ class AsgiExchange:
         return str(self._handler.request.headers.get(name, ""))
 
     def respond(self, status: int) -> None:
-        """Respond without a body, instead of an application."""
+        """Send a response with this status and without a body. No application is called."""
         self._handler.set_status(status)
 
     async def run(self, application: Application, withheld: Set[str] = frozenset(), **extra: Any) -> None:

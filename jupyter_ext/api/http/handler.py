@@ -165,7 +165,8 @@ class AgentHandler(CrossOriginHandler):
                 self.send_error(413)
 
     def receive(self) -> None:
-        """Read the complete body. Raises HTTPError 413."""
+        """Store the received body in the request, and parse it if it is a form. Raises HTTPError with the status 413 if
+        it is too large."""
         if self.gathered is None:
             return
         if self.gathered.too_large:

@@ -17,7 +17,7 @@ MAX_BYTES = 1 << 20
 """Maximum size of the stored streams of one session. The oldest complete streams are removed first. Streams that have
 no response yet and the newest stream are always kept, so that a client can get an answer of any size."""
 EVENT_BYTES = 256
-"""The size of an event without its message."""
+"""Number of bytes that are counted for an event in addition to its message."""
 
 
 @dataclass(frozen=True, slots=True)

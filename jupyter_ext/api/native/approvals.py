@@ -40,7 +40,7 @@ class ApprovalBody(Body):
     edited: Annotated[str, Field(max_length=MAX_EDITED)] | None = None
 
     def answer(self) -> Answer:
-        """Return the answer. Raises InvalidRequest."""
+        """Return the answer. Raises InvalidRequest for fields that contradict each other."""
         remember = "session" if self.remember_for_session and self.remember == "once" else self.remember
         return Answer(self.decision, remember, self.message or self.reason, self.shown, self.edited)
 

@@ -38,7 +38,7 @@ async def models(runtime: Runtime) -> list[dict[str, Any]]:
 
 
 async def model(runtime: Runtime, id: str) -> dict[str, Any]:
-    """Return one model. Raises UnknownModel."""
+    """Return the model with the name ``id`` in OpenAI's format. Raises UnknownModel if a request cannot name it."""
     entry = next((model for model in await models(runtime) if model["id"] == id), None)
     if entry is None:
         name = id.removeprefix(AGENT)

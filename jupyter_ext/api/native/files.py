@@ -82,8 +82,8 @@ def lasting(fields: Mapping[str, str]) -> int | None:
 
 
 class FileAgentHandler(SharedHandler):
-    """Base of the file routes: the registry, and the session through which the caller may use a file. Anthropic's
-    clients get files in their own format."""
+    """Base class of the handlers of the file routes. It gives access to the file registry, and finds the session
+    through which the caller may use a file. Anthropic's clients get files in their own format."""
 
     def facts(self, file: File, session: str) -> dict[str, Any]:
         return anthropic_file(file) if self.anthropic else openai_file(file, session)

@@ -68,7 +68,7 @@ class ExportHandler(AgentHandler):
 
 
 class ImportingHandler(AgentHandler):
-    """Base of the routes that import a document as a new session."""
+    """Base class of the handlers that import a document as a new session."""
 
     async def import_document(
         self, document: bytes, files: Mapping[str, bytes], format: str | None = None

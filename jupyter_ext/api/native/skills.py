@@ -91,7 +91,8 @@ def custom_version_to_json(version: Version) -> dict[str, Any]:
 
 
 class SkillUpload(SharedHandler):
-    """Base of the skill routes: the selection of the format, and the parts of an upload."""
+    """Base class of the handlers of the skill routes. It selects the format of the response, and reads the parts of an
+    upload."""
 
     max_body = MAX_BYTES + OVERHEAD
 

@@ -54,7 +54,7 @@ SECURITY: Mapping[str, Mapping[str, str]] = {
     },
 }
 EXAMPLES = Path(__file__).with_name("examples.json")
-"""Examples that were recorded from a server with a scripted model."""
+"""The file with examples of requests and responses, which were recorded from a server with a scripted model."""
 LIMITS: Mapping[str, int] = {
     "body_bytes": MAX_BODY,
     "json_depth": MAX_DEPTH,

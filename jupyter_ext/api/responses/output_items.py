@@ -19,7 +19,7 @@ NOT_RUN = 126
 SOURCES = "web_search_call.action.sources"
 OUTPUTS = "code_interpreter_call.outputs"
 LOGPROBS = "message.output_text.logprobs"
-"""One of the additional fields that a client may request with ``include``."""
+"""The value of ``include`` with which a client requests the log probabilities of the answer's tokens."""
 
 
 class Output:

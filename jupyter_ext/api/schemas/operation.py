@@ -79,7 +79,7 @@ def operation_of(method: Any) -> Operation | None:
 
 NOTEBOOK_NAMED = "kernel or path must name a notebook, unless a kernel sends the request."
 WHICH_NOTEBOOK = "Add the query parameter path (of a notebook) or kernel (an id) to the URL."
-"""Hint of errors for requests without PLACE."""
+"""Hint of the error for a request that names neither a notebook nor a kernel."""
 FITS = (
     "The fields must fit together: roles and their fields, calls and their results, tools and the tool choice. The "
     "content of a field must be valid beyond its type, for example base64."
