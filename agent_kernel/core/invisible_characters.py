@@ -31,7 +31,8 @@ INVISIBLE = re.compile(
 
 
 def mark_invisible(text: str) -> str:
-    """Replace each invisible character with its code point, as ``[U+202E]``. All kinds of line ends become newlines."""
+    """Return the text with each invisible character replaced by its code point, as ``[U+202E]``, and with newlines in
+    place of all kinds of line ends."""
     return INVISIBLE.sub(lambda found: f"[{_code_point(found[0])}]", text.replace("\r\n", "\n"))
 
 

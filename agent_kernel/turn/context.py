@@ -185,8 +185,8 @@ def _counts(medium: Media) -> int:
 
 
 def _keep_newest_pictures(messages: Sequence[Message], pictures: int) -> list[Message]:
-    """Keep the newest images, at most ``pictures``. Older ones are removed in steps of half that number, so that the
-    beginning of the prompt stays the same for several turns."""
+    """Return the messages with at most ``pictures`` images, the newest ones. Older images are removed in steps of half
+    that number, so that the beginning of the prompt stays the same for several turns."""
     step = max(1, pictures // 2)
     surplus = -(-max(0, _weight(messages) - pictures) // step) * step
     result: list[Message] = []

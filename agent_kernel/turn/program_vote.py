@@ -153,8 +153,8 @@ def vote(programs: Sequence[TriedProgram]) -> Vote | None:
 
 
 def _shared_values(program: TriedProgram, programs: Sequence[TriedProgram]) -> int:
-    """Return how often the demanded values of the program occur among those of all programs: two programs that differ
-    in one of three values may both have the others right."""
+    """Return how often the demanded values of the program occur among the demanded values of all programs. Values are
+    counted one by one, because a program with one wrong value may have its other values right."""
     values = set(program.answer.splitlines())
     return sum(len(values & set(other.answer.splitlines())) for other in programs)
 

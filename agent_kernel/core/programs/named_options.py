@@ -29,8 +29,9 @@ OPTION_WORDS = (
 
 
 def with_named_functions(code: str, question: str) -> str:
-    """Replace ``c.skew()`` by ``stats.skew(c)``, and the kurtosis likewise, if the question names the function of
-    SciPy, whose results are biased by default, unlike those of pandas."""
+    """Return the code with ``c.skew()`` replaced by ``stats.skew(c)`` if the question names SciPy's function, and with
+    ``c.kurt()`` replaced in the same way. By default, SciPy's functions return the biased estimate, and those of pandas
+    the unbiased one."""
     program = ParsedProgram(code)
     edits: list[Edit] = []
     for node in program.expressions:

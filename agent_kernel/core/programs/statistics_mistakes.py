@@ -82,7 +82,8 @@ NORMAL = re.compile(
 )
 """Matches the name of a value that tells whether a sample is normally distributed."""
 NORMAL_SLOT = re.compile(r"@(\w+)\[\{(\w+) ?(<=?) ?(?=[\w.]+\})")
-"""Matches such a value in an f-string, up to the number with which it compares a variable."""
+"""Matches a demanded value in an f-string that compares a variable with a number, up to this number. The name of the
+value is then compared with NORMAL."""
 FREEDOM = re.compile(r"dof|df|ddof|\w*degrees\w*", re.IGNORECASE)
 """Matches the name of a variable for degrees of freedom."""
 

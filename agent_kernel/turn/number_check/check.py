@@ -233,7 +233,8 @@ def _code(arguments: Mapping[str, Any]) -> str:
 
 
 def blank_non_prose(answer: str) -> str:
-    """Replace code and enumeration numbers with spaces; the length stays the same."""
+    """Return the answer with spaces in place of code and of numbers that state no fact, such as the numbers of list
+    items. Its length stays the same."""
     answer = CODE.sub(_blank, answer)
     answer = INLINE.sub(lambda match: match[0] if VALUES.fullmatch(match[2]) else _blank(match), answer)
     for pattern in NOT_SAID:

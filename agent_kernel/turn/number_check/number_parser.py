@@ -121,7 +121,8 @@ def _parse_list(match: re.Match[str]) -> Iterator[ParsedNumber]:
 
 
 def blank_non_numbers(text: str) -> str:
-    """Replace text that only looks like a number with spaces; the length stays the same."""
+    """Return the text with spaces in place of parts that look like numbers but are none, such as dates and versions;
+    its length stays the same."""
     for pattern in NO_NUMBERS:
         text = pattern.sub(_spaces, text)
     return text

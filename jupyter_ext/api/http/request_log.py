@@ -66,8 +66,8 @@ def describe_caller(caller: Caller | None) -> str:
 
 
 def hide_queries(record: logging.LogRecord) -> bool:
-    """Remove the query from each address in a record of tornado, as a filter of its loggers. A query may contain a
-    token, although no route accepts one there."""
+    """Remove the query from each address in a log record of tornado. This is a filter of tornado's loggers; it returns
+    True, so that the record is logged. A query may contain a token, although no route accepts a token there."""
     if isinstance(record.args, tuple):
         record.args = tuple(
             argument if isinstance(argument, int | float) else QUERY.sub("?...", str(argument))

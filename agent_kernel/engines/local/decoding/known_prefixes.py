@@ -130,9 +130,9 @@ class RunningPrompts:
         are in the cache, and a function to be called when the prompt is computed. If the context ends before, the
         prompt's blocks do not count as cached.
 
-        The context begins when no other prompt is being computed that spares this one at least MIN_SHARED tokens, and
-        at least half as many tokens as the other prompt computes: to wait for a long prompt that shares little would
-        take more time than it saves."""
+        Before it begins, the context waits for each other prompt that is being computed, if this prompt can then take
+        at least MIN_SHARED more tokens from the cache, and if these are at least half as many tokens as the other
+        prompt computes. To wait for a long prompt that shares little would take more time than it saves."""
         while (other := self._running_prompt_to_share(ids)) is not None:
             await other.wait()
         reused = self._cached.count_reused(ids)

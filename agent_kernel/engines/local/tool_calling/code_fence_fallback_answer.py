@@ -150,8 +150,8 @@ def format_rows(rows: Sequence[str]) -> str:
 
 
 def with_true_dates(sentence: str, output: str, question: str) -> str:
-    """Replace names of months and weekdays that the output does not support by the number in the output. A small model
-    that reads ``8`` may write January.
+    """Return the sentence, in which the number from the output replaces each name of a month or weekday that the output
+    does not support. A small model that reads ``8`` may write January.
 
     A name is supported if the question or the output contains it or its first three letters, or if the output contains
     its number (1 to 12 for a month; 0 to 6 or 1 to 7 for a weekday, both beginning with Monday). A name is replaced
@@ -172,8 +172,8 @@ def with_true_dates(sentence: str, output: str, question: str) -> str:
 
 
 def with_asked_decimals(sentence: str, output: str, question: str) -> str:
-    """Round the numbers of the sentence that come from the output to the number of decimals that the question asks for.
-    Nothing changes if the question asks for different numbers of decimals."""
+    """Return the sentence with those of its numbers that come from the output rounded to the number of decimals that
+    the question asks for. Return it unchanged if the question asks for different numbers of decimals."""
     asked = {match.lower() for match in DECIMALS.findall(question)}
     if len(asked) != 1:
         return sentence

@@ -145,8 +145,9 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
 
 
 def with_inclusive_bins(code: str, question: str) -> str:
-    """Correct the calls of ``pd.cut`` so that both ends of each range of the question ("0 to 17, 18 to 39") are inside
-    it. With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end falls into the wrong range."""
+    """Return the code with its calls of ``pd.cut`` corrected, so that both ends of each range in the question ("0 to
+    17, 18 to 39") belong to the range. With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end
+    falls into the wrong range."""
     ranges = [(int(low), int(high)) for low, high in RANGE.findall(question)]
     if len(ranges) < 2 or ".cut(" not in code:
         return code
@@ -221,10 +222,10 @@ def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:
 
 
 def with_check(code: str, hidden: Sequence[str], question: str) -> str:
-    """Add a line to the code that fails unless a function returns the value that the question gives as an example.
-    Return the code unchanged if the question has no example, or if the code has the line already. The function must be
-    defined by the code or, if the question asks to change it, described in the texts ``hidden``. The line is added
-    before an expression at the end, whose value is displayed.
+    """Return the code with an additional line, which fails unless a function returns the value that the question gives
+    as an example. Return the code unchanged if the question has no example, or if the code has the line already. The
+    function must be defined by the code or, if the question asks to change it, described in the texts ``hidden``. The
+    line is added before an expression at the end, whose value is displayed.
 
     Only a call and a value that consist of literals are taken from the question. A number may differ from the example
     in further decimals."""

@@ -122,7 +122,7 @@ def _repeats_itself(code: str) -> bool:
 
 
 def _without_indent(code: str) -> str:
-    """Remove the indentation that all lines share, and then the leading spaces of the first line. A small model
-    sometimes begins the block with a space, which Python refuses as an unexpected indent."""
+    """Return the code without the indentation that all lines share, and then without leading spaces in its first line.
+    A small model sometimes begins the block with a space, which Python refuses as an unexpected indent."""
     code = textwrap.dedent(code)
     return code.lstrip(" \t") if code[:1] in (" ", "\t") else code
