@@ -1,5 +1,5 @@
-"""Describes the caller of a request (a Jupyter user, one kernel with its own credential, or a program with a lasting
-token), and determines the namespace whose sessions the caller sees."""
+"""Describes the caller of a request (a Jupyter user, one kernel with its own credential, or a program with a
+long-lived API token), and determines the namespace whose sessions the caller sees."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ANONYMOUS_USERNAME = re.compile(r"[0-9a-f]{32}")
 
 @dataclass
 class ScopedUser(User):
-    """A user who shares this server with others. ``scopes`` are those of lasting tokens (``route_scopes``)."""
+    """A user who shares this server with others. ``scopes`` are those of long-lived API tokens (``route_scopes``)."""
 
     scopes: frozenset[str] = frozenset()
 
 
 @dataclass
 class TokenUser(User):
-    """A browser that logged in with the lasting token of this id: its requests are those of the token. Whether the
-    token is still valid is checked at each request."""
+    """A browser that logged in with the long-lived API token of this id: its requests are those of the token. Whether
+    the token is still valid is checked at each request."""
 
     token_id: str = ""
 

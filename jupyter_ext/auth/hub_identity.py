@@ -22,7 +22,7 @@ from jupyter_ext.auth.callers import LOCAL, ScopedUser
 ANSWER_S = 10.0
 """Maximum number of seconds that the hub may take to identify a token."""
 USER_SCOPES = frozenset({"turns", "sessions", "files", "skills"})
-"""The rights of each user, as scopes of lasting tokens."""
+"""The rights of each user, as scopes of long-lived API tokens."""
 ADMIN_SCOPES = frozenset({"all"})
 ADMINISTERS = "admin:services"
 """The scope of JupyterHub that gives its holders ADMIN_SCOPES. The hub's role ``admin`` includes this scope. The field

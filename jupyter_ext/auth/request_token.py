@@ -1,4 +1,4 @@
-"""Reads the token in the headers of a request, and removes a lasting token from them. A token in the URL is not
+"""Reads the token in the headers of a request, and removes a long-lived API token from them. A token in the URL is not
 accepted, because proxies, browsers and logs record URLs."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def unauthenticated_error(headers: HTTPHeaders, *, in_address: bool = False) -> 
 
 
 def take_token(headers: HTTPHeaders) -> str:
-    """Remove a lasting token from ``Authorization`` or ``x-api-key`` and return it; empty if there is none.
+    """Remove a long-lived API token from ``Authorization`` or ``x-api-key`` and return it; empty if there is none.
 
     It is removed so that an identity provider, which may ask a hub about the token it finds, does not send it on.
     """

@@ -1,5 +1,5 @@
-"""Defines which scopes a lasting token (``agent_kernel.core.api_tokens``) needs for a route. The table of the routes
-(``jupyter_ext.api.routes``) names the scopes of each route.
+"""Defines which scopes a long-lived API token (``agent_kernel.core.api_tokens``) needs for a route. The table of the
+routes (``jupyter_ext.api.routes``) names the scopes of each route.
 
 A token needs one of the scopes of a set. ANY: every valid token may call the route. PERSON: no token may, whatever its
 scopes. ALL: only a token with the scope ``all`` may.

@@ -1,4 +1,4 @@
-"""Logs browsers in to ``agent-kernel serve``: by the server's token, by a lasting token, or by the link that the
+"""Logs browsers in to ``agent-kernel serve``: by the server's token, by a long-lived API token, or by the link that the
 command prints when it starts. The browser gets a signed cookie, which contains no token."""
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ signed cookie."""
 
 
 class ServeIdentityProvider(PasswordIdentityProvider):
-    """Jupyter's login, extended by browsers that log in with a lasting token: their cookie contains the token's id."""
+    """Jupyter's login, extended by browsers that log in with a long-lived API token: their cookie contains the token's
+    id."""
 
     @default("cookie_options")
     def _cookie_options(self) -> dict[str, str]:

@@ -58,7 +58,8 @@ V = TypeVar("V", bound=Callable[..., Awaitable[None]])
 @web.stream_request_body
 class AgentHandler(CrossOriginHandler):
     """Base class of all handlers. It accepts three kinds of callers: a kernel with its credential, a program with a
-    lasting token whose scopes include the route, and a user whom the authorizer allows the action on ``agent``."""
+    long-lived API token whose scopes include the route, and a user whom the authorizer allows the action on
+    ``agent``."""
 
     auth_resource = "agent"
     error_shape: ClassVar[Any] = Error
@@ -72,7 +73,8 @@ class AgentHandler(CrossOriginHandler):
     keep_alive = sse.KEEP_ALIVE
     """The bytes that a stream sends if it had no other data for KEEP_ALIVE_S seconds."""
     lasting = ""
-    """The lasting token (``agent-kernel token new``) of the request, whether valid or not; empty if there is none."""
+    """The long-lived API token (``agent-kernel token new``) of the request, whether valid or not; empty if there is
+    none."""
     token_in_address = False
     refusal: web.HTTPError | AgentKernelError | None = None
     """An error that is known before the body is read. It is sent after the body, because a client that is still sending
@@ -130,7 +132,7 @@ class AgentHandler(CrossOriginHandler):
 
     async def _knows_sender(self) -> bool:
         """Return whether the sender of the body is authenticated, so that the body may be stored. A request with a
-        lasting token but without a body returns False; ``admit`` checks it later."""
+        long-lived API token but without a body returns False; ``admit`` checks it later."""
         if not self.lasting and not isinstance(self.current_user, TokenUser):
             return bool(self.current_user or self.kernel)
         if not self.request.headers.keys() & BODY_HEADERS:
@@ -142,8 +144,8 @@ class AgentHandler(CrossOriginHandler):
         return True
 
     def _read_token(self) -> ApiToken:
-        """Return the lasting token in the headers of the request, or of the login of its browser. Blocking. Raises
-        TokenInvalid, StoreError."""
+        """Return the long-lived API token in the headers of the request, or of the login of its browser. Blocking.
+        Raises TokenInvalid, StoreError."""
         if self.lasting or not isinstance(self.current_user, TokenUser):
             return self.services.tokens.holder(self.lasting)
         return self.services.tokens.find(self.current_user.token_id)
@@ -245,8 +247,8 @@ class AgentHandler(CrossOriginHandler):
         return Caller(namespace_of(configured, user), user=user)
 
     async def _holder(self) -> Caller:
-        """Return the holder of the lasting token. This runs after the body was read, because the token may have been
-        revoked meanwhile. Raises TokenInvalid, Forbidden."""
+        """Return the holder of the long-lived API token. This runs after the body was read, because the token may have
+        been revoked meanwhile. Raises TokenInvalid, Forbidden."""
         token = await asyncio.to_thread(self._read_token)
         self.current_user = None  # the token identifies the caller, whatever cookies the request has
         enough = self.scopes.for_verb(self.request.method or "")
@@ -353,7 +355,7 @@ class AgentHandler(CrossOriginHandler):
 
     @property
     def has_token(self) -> bool:
-        """Whether the caller has a token that can be revoked: a lasting token, or a token of a JupyterHub."""
+        """Whether the caller has a token that can be revoked: a long-lived API token, or a token of a JupyterHub."""
         return self.caller.token is not None or isinstance(self.caller.user, ScopedUser)
 
     async def is_token_valid(self) -> bool:

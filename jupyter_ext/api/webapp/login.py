@@ -1,5 +1,5 @@
 """Handles the login form of ``agent-kernel serve``: a person logs in with the server's token, as everywhere in Jupyter,
-or with a lasting token of a person."""
+or with a long-lived API token of a person."""
 
 from __future__ import annotations
 
