@@ -98,7 +98,8 @@ class Client:
         return result
 
     def stream(self, prompt: str, **options: Unpack[TurnOptions]) -> Turn:
-        """Run one turn and yield all its events. It begins when it is iterated or entered (``async with``)."""
+        """Return a turn that yields all its events when it is iterated. The turn begins when it is iterated or entered
+        (``async with``)."""
         chosen = self._options(options)
         functions = ClientFunctions(chosen.get("functions") or (), self._name)
         return Turn(self._connection, partial(self._begin, prompt, chosen, functions), self._terms(chosen, functions))

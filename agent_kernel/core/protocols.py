@@ -53,8 +53,8 @@ class ToolSpec:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """``parameters`` as plain dicts and lists at every level, since libraries and wire formats accept nothing
-        else."""
+        """The value of ``parameters``, with plain dicts and lists at every level, because libraries and wire formats
+        accept no other types."""
         return {name: _to_plain(value) for name, value in self.parameters.items()}
 
     def to_json(self) -> dict[str, Any]:

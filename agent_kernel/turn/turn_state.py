@@ -149,8 +149,8 @@ class ActiveTurn:
             self.text = answer.text
 
     async def _store(self, messages: Sequence[Message]) -> None:
-        """Append messages to the store. The first call places the turn and creates its branch if it needs one, so a
-        branch is never empty."""
+        """Append messages to the store. The first call determines after which item the turn is stored, and creates a
+        branch for the turn if it needs one. A branch is therefore never empty."""
         if not messages:
             return
         place, self.place = self.place, None

@@ -302,8 +302,8 @@ class Limits:
 
 
 def accounts_of(namespace: str, token: str) -> tuple[QuotaAccount, ...]:
-    """Return the accounts that a request counts towards: the user's and, if given, that of the scoped token ``token``.
-    This holds even if the token has a namespace of its own."""
+    """Return the accounts that a request counts towards: the account of the user and, if ``token`` is not empty, the
+    account of the API token with this id. This holds even if the token has a namespace of its own."""
     user = user_of(namespace)
     return (QuotaAccount(user), QuotaAccount(user, token)) if token else (QuotaAccount(user),)
 

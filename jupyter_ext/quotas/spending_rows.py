@@ -25,15 +25,15 @@ KEEP_S = (DAY + HOUR) * 60.0
 
 @dataclass(frozen=True, slots=True)
 class QuotaAccount:
-    """A user, or one scoped token of a user."""
+    """An account whose tokens are counted: that of a user, or of one API token of the user (``token`` is its id)."""
 
     user: str
     token: str = ""
 
     def name_in_store(self, kind: str) -> str:
         """Return the name of the value of this ``kind``, such as ``spent``, that all servers share for the account. It
-        is unique among the values of the user. A hash stands for the token, so that the store does not
-        contain the token's name."""
+        is unique among the values of the user. A hash stands for the token, so that the name does not contain the
+        token's id."""
         return f"{kind}/{hashlib.sha256(self.token.encode()).hexdigest() if self.token else ''}"
 
 

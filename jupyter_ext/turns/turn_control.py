@@ -28,7 +28,8 @@ Json = Mapping[str, Any]
 
 
 class TurnControl:
-    """Runs the commands. ``publisher`` is None on a server that does not share its store."""
+    """Carries out the commands of clients on running turns. ``publisher`` is None on a server that does not share its
+    store."""
 
     def __init__(
         self,

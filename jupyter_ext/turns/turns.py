@@ -53,8 +53,9 @@ class TurnSpec:
     ``kernel`` is the kernel that the turn belongs to; ``started_by`` the kernel or token whose credential started it
     (both are empty for a user's turn without a kernel). ``notice`` is emitted at the beginning. ``new_version``: if the
     cell already has a turn, ask it again on a new branch; ``replaces`` names that turn where it is known. ``keep_s``:
-    how long the event log is kept after the end; None for the default. ``token`` is the id of the scoped token of the
-    request. ``route`` is a metrics label. ``id`` is the turn's id if one was reserved.
+    how long the event log is kept after the end; None for the default. ``token`` is the id of the API token with which
+    the request came; empty if it came without one. ``route`` is a metrics label. ``id`` is the turn's id if one was
+    reserved.
     """
 
     key: SessionKey

@@ -2,8 +2,9 @@
 name of the route and not the URL, which may contain ids or text of a person. Of a credential it contains only the
 public part.
 
-Requests with a long-lived API token, or of one of several users, that change something, and refused requests, are
-logged at INFO, server errors at WARNING, and all others at DEBUG, because a page sends them many times a minute.
+Server errors are logged at WARNING. Refused requests are logged at INFO, and so are requests that change something and
+come with a long-lived API token or from one of several users. All other requests are logged at DEBUG, because a page
+sends them many times a minute.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from agent_kernel.core.files import File
 def openai_file(file: File, session: str) -> dict[str, Any]:
     """Return a file in OpenAI's format.
 
-    ``session`` is one that has the file. The status is always final, because OpenAI's clients wait until a file
-    is processed.
+    ``session`` is the id of a session that has the file. The status is always final (processed or error), because
+    OpenAI's clients wait until a file is processed.
     """
     status = {"status": "error" if file.error else "processed", "status_details": file.message or None}
     return _facts(file, session) | {"object": "file", **status, "expires_at": int(file.expires) or None}

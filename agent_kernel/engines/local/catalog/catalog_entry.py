@@ -92,7 +92,8 @@ class WheelPart:
 
 @dataclass(frozen=True, slots=True)
 class Wheels:
-    """Packages whose members, joined in order, are one GGUF file of ``size`` bytes with hash ``sha256``."""
+    """Python wheels that contain the parts of one GGUF file. The parts, joined in order, have ``size`` bytes and the
+    SHA-256 ``sha256``."""
 
     kind: ClassVar[str] = "wheels"
     parts: tuple[WheelPart, ...]

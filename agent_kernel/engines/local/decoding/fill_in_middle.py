@@ -32,7 +32,8 @@ async def fill(gap: Gap, completer: Completer) -> AsyncGenerator[Filling, None]:
 
 
 def render(gap: Gap) -> str:
-    """Return the prompt. Special tokens in the text of the notebook are broken up, so that they have no effect."""
+    """Return the prompt with which a model fills the gap. A space is inserted into special tokens in the text of the
+    notebook, so that they have no effect."""
     before, after = without_special_tokens(gap.before()), without_special_tokens(gap.after())
     return f"{PREFIX}{before}{SUFFIX}{after}{MIDDLE}"
 
