@@ -106,7 +106,7 @@ def _prepare_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Send further output to the null device. After output could not be written, such as to a closed pipe, the
-    interpreter would otherwise fail once more when it writes the rest at its end."""
+    """Send further output to the null device. If output cannot be written, for example because a pipe is closed, the
+    interpreter would otherwise raise the same error again when it flushes the stream at exit."""
     with contextlib.suppress(OSError):  # stdout may have no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -79,8 +79,8 @@ class ConversationHistory:
         self._limit = serialization.validate_limit(limit)
 
     async def prepare(self, request: TurnRequest, head: int, page: Sequence[PageCell] | None = None) -> PreparedTurn:
-        """Prepare a turn that was opened at item ``head``. ``page`` are notebook cells that replace the conversation;
-        None if the conversation is used.
+        """Prepare a turn that was opened when ``head`` was the last assigned seq of the session. ``page`` are notebook
+        cells that replace the conversation; None if the conversation is used.
 
         Raises InvalidRequest if there is no prompt, and whatever the hook and the store raise.
         """

@@ -56,8 +56,9 @@ def may_converse(token: ApiToken) -> bool:
 
 def cookie_secret(token: str) -> bytes:
     """Return the key that signs the login cookies of a server with this token. With a long token, logins stay valid
-    when the server starts again, and are valid on all servers with the same token. With a token that can be guessed
-    they are not: whoever has a signed cookie could otherwise test guesses without sending requests to the server."""
+    when the server starts again, and are valid on all servers with the same token. With a token of fewer than LONG
+    characters, the key is random and logins end with the server: otherwise, whoever has a signed cookie could test
+    guesses of the token without sending requests to the server."""
     if len(token) < LONG:
         return secrets.token_bytes(32)
     return hmac.digest(token.encode(), b"agent-kernel login cookies", "sha256")

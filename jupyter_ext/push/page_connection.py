@@ -14,7 +14,8 @@ from agent_kernel.core.events import Event
 from jupyter_ext.push.page_outbox import Outbox, PageGone
 
 MAX_HELD = 200
-"""Maximum number of turns followed, targets watched and kernels served by one page, together."""
+"""Maximum number of subscriptions of one page: the turns that it follows, the sessions and kernels that it watches, and
+the kernels whose calls it can run, counted together."""
 
 GOING_AWAY = 1001
 """The WebSocket close code with which the server closes a connection when it stops."""

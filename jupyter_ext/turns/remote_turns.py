@@ -44,8 +44,8 @@ def server_unreachable() -> ServerUnreachable:
 
 
 class CopiedLog(EventLog):
-    """The copy of another server's log, under its numbers. ``idle_s`` is the number of seconds since a client last read
-    it."""
+    """A copy of the event log of a turn that runs on another server. The events keep their numbers. ``idle_s`` is the
+    number of seconds since a client last read it."""
 
     def __init__(self, turn: str, session: str) -> None:
         super().__init__(turn, session)

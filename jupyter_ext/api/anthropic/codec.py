@@ -55,9 +55,9 @@ class MessagesCodec:
 
     ``model`` is returned as the client sent it. ``session`` is the session id to report; empty: none is reported.
     ``refused`` returns the body for the error with which a failed turn ended. ``turn`` is the turn's id, from which the
-    id of the message is derived. ``reports`` is true if the client knows mistral.rs's events. Any other client gets
-    none of them but the approval questions, for which the turn waits, because some clients of Anthropic's API fail at
-    events of an unknown type.
+    id of the message is derived. ``reports`` is true if the client knows mistral.rs's events. Of these events, any
+    other client gets only the approval questions, because the turn waits for the answers. The other events are left
+    out, because some clients of Anthropic's API fail at events of an unknown type.
     """
 
     def __init__(

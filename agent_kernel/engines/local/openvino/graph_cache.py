@@ -26,8 +26,8 @@ SPARE = 1.2
 not stored."""
 MANIFEST = "manifest.json"
 SOURCE_BYTES = 16 << 20
-"""Number of bytes at the beginning of a GGUF file whose digest is stored. The vocabulary lies in them: one of 150,000
-tokens takes 6 MB."""
+"""Number of bytes at the beginning of a GGUF file whose digest is stored. These bytes contain the vocabulary, which
+takes 6 MB for 150,000 tokens."""
 SAMPLE = "def f(x):  # Grüße, 世界 🙂\n    return {'a': [x, 1.5e3]}\n<|im_start|>user\n"
 """Text that a stored tokenizer must encode like the one it was derived from: words, code, spaces, other scripts."""
 PROPERTIES = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1}

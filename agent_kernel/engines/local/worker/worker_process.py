@@ -24,8 +24,8 @@ from agent_kernel.engines.local.worker.pipe_framing import Frame, encode_frame, 
 
 BOOT = Path(__file__).with_name("bootstrap.py")
 SILENT_S = 120.0
-"""Seconds after which a worker counts as hung if it sends no beat, a frame that it sends regularly. While a step runs,
-it may hold the worker's global interpreter lock, so that no beat is sent."""
+"""Seconds after which a worker counts as hung if it sends no beat, a frame that it sends regularly. The time is long,
+because a running step may hold the worker's global interpreter lock, so that no beat is sent."""
 LOADING_SILENT_S = 900.0
 """Seconds without a frame after which a worker that loads a model counts as hung. Building a large model's graph for
 the first time takes minutes without any output."""
