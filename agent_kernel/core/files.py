@@ -159,7 +159,7 @@ def describe_files(files: Sequence[File]) -> str:
     """Return a text that describes the files to the model.
 
     At most MAX_DESCRIBED files are listed. For text files the description includes the beginning: at most PREVIEW_BYTES
-    of each file, and four times as much in total.
+    of each file, and at most four times PREVIEW_BYTES of all files together.
     """
     lines, room = ["Files:"], 4 * PREVIEW_BYTES
     for file in files[:MAX_DESCRIBED]:

@@ -10,8 +10,9 @@ V = TypeVar("V")
 
 
 class RecentEntries(OrderedDict[K, V]):
-    """A dictionary with at most ``max_entries`` entries. Setting an entry makes it the newest one, also if it is
-    there already; if there are too many then, the oldest is dropped. Reading an entry changes nothing."""
+    """A dictionary with at most ``max_entries`` entries. Setting an entry makes it the newest one, even if its key
+    existed already. If the dictionary then has more than ``max_entries`` entries, the oldest one is dropped. Reading an
+    entry changes nothing."""
 
     def __init__(self, max_entries: int) -> None:
         super().__init__()

@@ -164,7 +164,8 @@ def _groups(
     views: Sequence[OutcomeView],
     agree: Callable[[OutcomeView, OutcomeView], bool],
 ) -> list[list[int]]:
-    """Return the indices of the programs that ran, in groups of which each outcome agrees with the first."""
+    """Return the indices of the programs that ran without an error, in groups. Each outcome of a group agrees with the
+    outcome of the group's first program, as ``agree`` decides."""
     groups: list[list[int]] = []
     for index, one in enumerate(programs):
         if not one.ran:

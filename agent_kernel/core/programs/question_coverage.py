@@ -228,8 +228,8 @@ def _labels(facts: Sequence[str]) -> list[str]:
 
 
 def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each column whose distinct values the facts list, with these values as text on one line: it becomes a
-    comment of a program, and Python ends a comment at a carriage return too."""
+    """Yield each column whose distinct values the facts list, with these values as a text without line ends and
+    carriage returns. The text becomes a comment in a program, and Python ends a comment at either of them."""
     for match in (match for text in facts for match in VALUES.finditer(text)):
         yield match["label"], " ".join(match["values"].split())
 

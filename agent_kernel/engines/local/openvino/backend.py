@@ -48,7 +48,8 @@ CACHE_SHARE = 8
 """If ``cache_gb`` is not set, the cache takes the available memory divided by this number."""
 CHECK_S = 0.01
 TOKENIZED_AT_ONCE = 8_192
-"""The library's tokenizer of a GGUF file drops all tokens of a text after this number, without an error."""
+"""Maximum number of tokens that the library's tokenizer of a GGUF file returns for one text. It drops all further
+tokens without an error."""
 PIECE = TOKENIZED_AT_ONCE // 4 - 1
 """Maximum number of characters of the pieces into which a text is split before the tokenizer encodes it. Such a piece
 never has more than TOKENIZED_AT_ONCE tokens, because a character has at most 4 bytes, and a token at least one. One
