@@ -25,7 +25,7 @@ from agent_kernel.sessions import history_merge, message_comparison
 
 T = TypeVar("T")
 AT_ONCE = 200
-"""Number of messages from which on they are hashed on a thread instead of the event loop. Hashing takes about 10
+"""Smallest number of messages whose hashes are computed on a thread instead of the event loop. Hashing takes about 10
 microseconds per message."""
 _DATES = re.compile(
     r"\d+|\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b|\b[ap]m\b"

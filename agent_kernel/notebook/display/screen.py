@@ -38,8 +38,9 @@ ABOVE = "The result is the table above."
 
 
 class Screen(Protocol):
-    """The interface of a display of one turn. Each kind of output starts a new segment below the previous ones;
-    ``text`` and ``reasoning`` extend the last segment if it is of the same kind."""
+    """The interface of a display of one turn. The display is a sequence of segments, such as one output of a cell each.
+    Every call starts a new segment below the previous ones; ``text`` and ``reasoning`` extend the last segment if it is
+    of the same kind."""
 
     def text(self, delta: str) -> None: ...
 

@@ -82,8 +82,9 @@ NO_REVIEW = ProgramReview()
 
 
 class Drafts:
-    """Manages the draft of one kernel. ``done`` lists the calls of the current copy, or of the last one, in order. It
-    does not contain failed calls: their code is never offered to the user or combined with other code."""
+    """Manages the draft of one kernel: a copy of the kernel's process in which the model's code runs. ``done`` lists
+    the calls of the current copy, or of the last one, in order. It does not contain failed calls: their code is never
+    offered to the user or combined with other code."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -162,7 +163,8 @@ class Drafts:
         outcome describes the variables that the program changed, and those in ``names`` that it created.
 
         There are fewer outcomes than programs if TRIALS_S seconds have passed or the copy ends. A program that the
-        review refuses has an error as its outcome. Nothing is displayed. Raises KeyboardInterrupt."""
+        ProgramReview refuses (see ``reviewing``) has an error as its outcome. Nothing is displayed. Raises
+        KeyboardInterrupt."""
         reference = self._review.reference
         programs = [reference, *programs] if reference else list(programs)
         outcomes: list[ProgramOutcome] = []

@@ -185,8 +185,9 @@ class DraftProcess:
             raise DraftEnded(f"the copy of the kernel cannot be jailed: {refused}")
 
     def _restore(self) -> bool:
-        """End the process of a failed call and everything it started, and wake the fallback to take its place. Returns
-        False if there is no fallback or it cannot continue; the draft has then ended."""
+        """End the process of a failed call and everything it started, and wake the fallback, a sleeping copy of the
+        draft from before the call, to take its place. Returns False if there is no fallback or it cannot continue; the
+        draft has then ended."""
         asleep, self._asleep = self._asleep, 0
         try:
             if asleep == 0 or not self._wait_for_end():

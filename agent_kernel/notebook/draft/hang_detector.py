@@ -26,7 +26,7 @@ MAX_LOOKED_AT = 20_000
 class HangDetector:
     """Watches the process of a draft. The process hangs if all of this holds for HANG_S seconds: it prints nothing,
     uses no CPU time, every thread waits for a lock, and no program that it started runs. ``asleep`` is the process id
-    of the fallback, which does not count as such a program."""
+    of the fallback (the sleeping copy of the draft from before the call), which does not count as such a program."""
 
     def __init__(self, pid: int, group: int, directory: str, memory_mb: int) -> None:
         self._pid = pid

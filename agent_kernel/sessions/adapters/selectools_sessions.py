@@ -24,8 +24,8 @@ LONGEST_QUERY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """A memory as it was last loaded or saved: the texts of its messages, and ``head``, the seq of the session's newest
-    item at that time."""
+    """A memory as it was last loaded or saved: the texts of its messages, and ``head``, the sequence number of the
+    session's newest item at that time."""
 
     texts: Sequence[str]
     head: int
@@ -34,7 +34,7 @@ class SavedMemory:
 @dataclass(frozen=True, slots=True)
 class LoadedMemory:
     """A memory that was read from the store: ``memory`` in the form that ``ConversationMemory.from_dict`` accepts, and
-    ``head``, the seq of the session's newest item."""
+    ``head``, the sequence number of the session's newest item."""
 
     memory: Body
     head: int

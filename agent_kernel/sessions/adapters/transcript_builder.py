@@ -95,7 +95,8 @@ def build_transcript(source: SourceSession) -> Transcript:
 
 
 class _Tree:
-    """The segments that the branches consist of. A message is in one segment, and always follows the same message."""
+    """The segments of the branch tree. A segment is a run of messages that one or more branches contain in the same
+    order. Every message is in exactly one segment, and always follows the same message."""
 
     def __init__(self, seqs: Mapping[int, int]) -> None:
         self.seqs = seqs

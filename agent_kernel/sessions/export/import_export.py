@@ -163,7 +163,8 @@ async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session,
 async def preview(
     document: bytes, *, format: str | None = None, files: Mapping[str, bytes] | None = None, trusted: bool = False
 ) -> ImportPreview:
-    """Return the result that ``import_session`` would have, without writing. Raises the same InvalidRequest errors."""
+    """Describe what ``import_session`` would import from this document, without writing. Raises the same InvalidRequest
+    errors as ``import_session``."""
     read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     key = SessionKey("preview", "preview")
     clean = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted and name in OWN)

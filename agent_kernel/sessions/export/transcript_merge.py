@@ -139,7 +139,7 @@ class _Merge:
         }
 
     def _shared_turns(self) -> tuple[Turn, ...]:
-        """Return the turns of ``ours``, where both versions have them with the changes of both."""
+        """Return the turns of ``ours``. A turn that both versions have contains the changes of both."""
         before = {turn.id: turn for turn in self._base.turns} if self._base else {}
         theirs = {turn.id: turn for turn in self._theirs.turns}
         return tuple(
@@ -163,7 +163,8 @@ class _Merge:
                 yield replace(summary, last=self._moved[summary.last])
 
     def _new_files(self) -> Iterator[File]:
-        """Yield the files of ``theirs`` that ``ours`` does not have. Files count turns from 0, turns from 1."""
+        """Yield the files of ``theirs`` that ``ours`` does not have. ``File.turn`` counts turns from 0,
+        ``Turn.ordinal`` from 1, so the number of the turn is converted."""
         known = {file.id for file in self._ours.files}
         for file in self._theirs.files:
             if file.id not in known:
@@ -201,7 +202,7 @@ class _Merge:
             self._items.append(replace(item, seq=self._head))
 
     def _locate(self, parent: int, since: int) -> tuple[int, int]:
-        """Return the segment and the seq at which a segment of ``theirs`` begins in the result."""
+        """Return the segment and the sequence number at which a segment of ``theirs`` begins in the result."""
         seqs = [item.seq for item in self._segment_items(parent) if item.seq <= since]
         if seqs and seqs[-1] in self._moved:
             return self._homes[parent], self._moved[seqs[-1]]
@@ -211,8 +212,8 @@ class _Merge:
         return parent, self._last_shared(parent, since)
 
     def _last_shared(self, segment: int, until: int) -> int:
-        """Return the seq of the last item up to ``until`` of a segment that both versions have; the beginning of the
-        segment if there is none."""
+        """Return the sequence number of the last item up to ``until`` of a segment that both versions have; the
+        beginning of the segment if there is none."""
         since = next((shared.since for shared in self._ours.tree.segments if shared.id == segment), 0)
         seqs = (item.seq for item in self._segment_items(segment) if item.turn in self._shared and item.seq <= until)
         return max(seqs, default=since)

@@ -99,7 +99,7 @@ def _item(body: Fields, message: Message) -> Item:
 
 def _compute_since(turns: Sequence[Turn], items: Sequence[Item]) -> tuple[Turn, ...]:
     """Return the turns with ``since``, which documents of format 1 do not always contain. The ``since`` of a turn is
-    the seq of the last item of all earlier turns."""
+    the sequence number of the last item of all earlier turns."""
     last: dict[str, int] = {}
     for stored in items:
         last[stored.turn] = max(stored.seq, last.get(stored.turn, 0))

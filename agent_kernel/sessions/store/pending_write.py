@@ -77,7 +77,8 @@ class PendingWrite:
 
     def match(self, items: Sequence[Item], head: int) -> list[Item] | None:
         """Return the items of this write if they are among ``items``, the newest items of the current branch, or None
-        if nothing was stored. ``head`` is the last seq of the session. Raises Conflict, as ``stored`` does."""
+        if nothing was stored. ``head`` is the last sequence number of the session. Raises Conflict, as ``stored``
+        does."""
         earlier = [item for item in items if item.seq <= self.expect_seq]
         batch = [item for item in items if item.seq > self.expect_seq][: self.count]
         if self.tail and _digest_items(earlier[-self.tail :]) != self.before:

@@ -88,8 +88,8 @@ class SqliteGrants:
 
 
 class SqliteMaintenance:
-    """The maintenance of a SqliteStore, of which it is a base class. The methods concern one namespace or all of
-    them."""
+    """Implements the maintenance of a SqliteStore; base class of SqliteStore. The methods apply to one namespace, or to
+    all namespaces if ``namespace`` is None."""
 
     _database: Database
     _clock: Callable[[], float]

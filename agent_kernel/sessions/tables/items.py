@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AppendPoint:
-    """The place where new items are inserted, and the values that they copy from their turn. ``head`` is the last seq
-    of the session."""
+    """The place where new items are inserted, and the values that they copy from their turn. ``head`` is the last
+    sequence number of the session."""
 
     key: SessionKey
     turn: str
@@ -36,8 +36,8 @@ class AppendPoint:
 
 
 def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[Message], now: float) -> list[Item]:
-    """Insert messages as items after the seq ``place.head``, store their media, update the head of the session, and
-    return the items."""
+    """Insert messages as items after the item with the sequence number ``place.head``, store their media, update the
+    head of the session, and return the items."""
     return insert_batches(db, [(place, messages)], now) if messages else []
 
 

@@ -62,8 +62,8 @@ def require_session(db: sqlite3.Connection, key: SessionKey, *, counts: bool = F
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """The data of a session that a new turn needs: the last seq, the number of turns, the last segment of the current
-    branch, and the id of the open turn, if there is one."""
+    """The data of a session that a new turn needs: the last sequence number, the number of turns, the last segment of
+    the current branch, and the id of the open turn, if there is one."""
 
     head: int
     turns: int

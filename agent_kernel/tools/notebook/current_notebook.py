@@ -26,9 +26,9 @@ MAX_CELLS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class VisibleNotebook:
-    """The current content of a notebook. ``named`` is a text from which the model learns where the content comes
-    from. ``live`` is true if it comes from an open page. ``active`` is the id of a cell, and ``selected`` are ids of
-    cells."""
+    """The current content of a notebook. ``named`` is a text from which the model learns where the content comes from.
+    ``live`` is true if it comes from an open page. ``active`` is the id of the active cell of that page, and
+    ``selected`` are the ids of the cells that are selected there; both are empty if they are unknown."""
 
     named: str
     cells: list[NotebookCell]

@@ -56,8 +56,8 @@ def split(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> tuple[list[Video
 
 
 def _frames(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[str]:
-    """Return the PNG images at the beginning of ``parts`` as base64, up to the first part that is not one or whose
-    bytes are missing."""
+    """Return the PNG images at the beginning of ``parts`` as base64, up to the first part that is not a PNG image or
+    whose bytes are missing."""
     frames: list[str] = []
     for part in parts:
         if not isinstance(part, Media) or part.mime != PNG or part.hash not in blobs:
