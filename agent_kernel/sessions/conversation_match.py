@@ -3,9 +3,9 @@
 Hashes of the first messages identify the sessions, so that no stored conversation needs to be read. Only sessions that
 were created by requests without a session id are found, and only for the same user, model and instructions (``scope``).
 The common beginning must contain an answer, and the request must continue after it with a user message or tool results.
-The session with the longest match is chosen, and of equal ones the one that changed last. A session that is bound to a
-notebook is never found. When a request names a session by its id, the hashes of that session are removed
-(``SessionStore.forget``), so that it is not found afterwards either.
+The session with the longest match is chosen; of several sessions with equally long matches, the session that changed
+last. A session that is bound to a notebook is never found. When a request names a session by its id, the hashes of that
+session are removed (``SessionStore.forget``), so that it is not found afterwards either.
 """
 
 from __future__ import annotations

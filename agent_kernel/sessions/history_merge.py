@@ -58,7 +58,7 @@ class Step:
 
 
 def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """Return (system messages at the beginning, all other messages without hidden and empty ones)."""
+    """Return (system messages at the beginning, all other messages that are neither hidden nor empty)."""
     start = message_comparison.count_instructions(messages)
     others = [message for message in messages[start:] if not (message.hidden or message_comparison.is_empty(message))]
     return list(messages[:start]), others
@@ -226,7 +226,7 @@ def split_exchanges(messages: Sequence[Message]) -> tuple[list[list[Message]], l
 
 
 def newest_messages(messages: Sequence[Message], limit: int) -> list[Message]:
-    """Return at most the last ``limit`` messages; fewer if the first ones would be results without their calls."""
+    """Return at most the last ``limit`` messages; fewer if the first of them would be results without their calls."""
     return list(dropwhile(lambda message: message.role == "tool", messages[max(0, len(messages) - limit) :]))
 
 

@@ -123,7 +123,7 @@ class OutputSegment:
 
 class CellScreen:
     """Displays a turn in the outputs of one cell. ``render`` converts the text of the answer received so far to a MIME
-    bundle. With the default one, an answer that repeats a table of the cell is displayed as a reference to the
+    bundle. With the default ``render``, an answer that repeats a table of the cell is displayed as a reference to the
     table."""
 
     def __init__(self, publisher: Any, render: Callable[[str], Bundle] = text_bundle) -> None:

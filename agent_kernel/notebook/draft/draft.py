@@ -71,8 +71,9 @@ class DraftedCall:
 
 
 class ProgramReview(NamedTuple):
-    """The conditions for code of a turn to run in the draft. ``refuse`` returns why code must not run, or "". With the
-    program ``reference``, a program that is tried succeeds only if it prints the same and leaves equal variables."""
+    """The conditions for code of a turn to run in the draft. ``refuse`` returns why code must not run, or "". If
+    ``reference`` is not empty, it is a program, and a tried program succeeds only if it prints the same output and
+    leaves equal variables as ``reference`` does."""
 
     refuse: Callable[[str], str] = lambda code: ""
     reference: str = ""

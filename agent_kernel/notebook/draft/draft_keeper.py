@@ -64,8 +64,8 @@ def keep(draft: int, ends: ChildEnds) -> None:
 
 
 def lead(pid: int) -> None:
-    """Put ``pid`` into a process group of its own, in which everything it starts stays. Both sides of the fork call
-    it, so that the group exists no matter which side runs first."""
+    """Put ``pid`` into a process group of its own, in which everything it starts stays. Parent and child both call this
+    function after a fork, so that the group exists no matter which of them runs first."""
     with contextlib.suppress(OSError):
         os.setpgid(pid, 0)
 

@@ -40,7 +40,7 @@ MAX_LEFT = 1000
 PREFIX = "agent-draft-"
 """Prefix of temporary directories; the process id of the kernel follows."""
 MAX_SHOWN = 96 << 20
-"""Limit in bytes of pictures and values displayed per call; further ones are left out."""
+"""Limit in bytes of pictures and values displayed per call; further pictures and values are left out."""
 
 OnText: TypeAlias = Callable[[str, str], None]
 OnShow: TypeAlias = Callable[[Mapping[str, Any]], None]

@@ -34,8 +34,8 @@ NEW_MOUNTS, NEW_USER = 0x20000, 0x10000000
 PRIVATE, NO_PROGRAMS = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8
 """The mount flags MS_REC | MS_PRIVATE, and MS_NOSUID | MS_NODEV | MS_NOEXEC."""
 MAX_COVERED = 1000
-"""Limit of hidden directories covered below a visible one (about 20 microseconds each). If there are more, the draft
-cannot list the visible directory."""
+"""Limit of hidden directories that are covered below one visible directory (about 20 microseconds each). If there are
+more, the draft cannot list the visible directory."""
 FIXED = 0x10
 """The mmap flag MAP_FIXED, the same on both architectures."""
 COPIED_MB = 512
@@ -156,7 +156,8 @@ def _view(own: str) -> tuple[list[str], list[str]]:
 
 
 def _parts_without(directory: str, hidden: Sequence[str]) -> list[str]:
-    """Return the paths of the largest files and directories in ``directory`` that contain no path of ``hidden``."""
+    """Return the paths of files and directories in ``directory`` that contain no path of ``hidden``. A directory
+    without hidden paths is returned as a whole; otherwise its entries are searched."""
     if directory in hidden:
         return []
     if not visible_paths.holds(directory, hidden):

@@ -64,8 +64,8 @@ def without_braces(prompt: str, names: Iterable[str]) -> str:
 
 def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     """Return the data frames and series whose name occurs as a word in the prompt. The names ``a`` and ``I`` do not
-    count, because they are also words. If there are none, return the data frames whose columns the prompt names ("plot
-    rain_mm by month")."""
+    count, because they are also words. If the prompt names no data frame or series, return the data frames whose
+    columns the prompt names ("plot rain_mm by month")."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
     table_names = [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
     return table_names or _tables_with_columns({word.lower() for word in words} - EVERYDAY_WORDS, namespace)
@@ -88,10 +88,10 @@ def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[
 def describe_data(
     prompt: str, namespace: Mapping[str, Any], *, named: Iterable[str] = (), earlier: str = "", newest: bool = True
 ) -> list[str]:
-    """Describe the data that a turn is about: the data that the prompt names, and the variables ``named``. If there are
-    none ("And the largest one?"), describe the data that the prompts ``earlier`` named; if there are none either and
-    ``newest`` is true, the newest tables. The first line is the title of the note; the list is empty if there is no
-    data."""
+    """Describe the data that a turn is about: the data that the prompt names, and the variables ``named``. If the
+    prompt names no data and ``named`` is empty ("And the largest one?"), describe the data that the prompts ``earlier``
+    named; if they named no data either and ``newest`` is true, describe the newest tables. The first line is the title
+    of the note; the list is empty if there is no data."""
     title = NAMED
     names = list(dict.fromkeys([*(name for name in named if name in namespace), *find_mentioned(prompt, namespace)]))
     if not names:

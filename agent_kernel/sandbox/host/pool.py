@@ -325,7 +325,8 @@ def _unique_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _check_given(variables: Sequence[Variable]) -> None:
-    """Validate variables for the sandbox. Raises InvalidRequest."""
+    """Validate variables for the sandbox. Raises InvalidRequest for an invalid name, or if the variables are too large
+    together."""
     for copied in variables:
         _check_name(copied.name)
     if sum(len(variable.data) for variable in variables) > variable_transfer.MAX_BYTES:

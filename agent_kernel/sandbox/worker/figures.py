@@ -1,5 +1,5 @@
-"""Displays matplotlib figures as notebooks do: at ``show``, and open ones at the end of a run. Runs inside the jail:
-standard library only.
+"""Displays matplotlib figures as notebooks do: when the code calls ``show``, and figures that are still open at the end
+of a run. Runs inside the jail: standard library only.
 
 No picture is displayed twice, even if the figure was also saved to a file or redrawn without a change. A figure that
 was saved and closed is displayed from its file.

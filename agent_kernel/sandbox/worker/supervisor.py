@@ -282,7 +282,7 @@ def _collect(child: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Kill every descendant. Orphans become our children, so this ends when there are none."""
+    """Kill every descendant. Orphans become our children, so this ends when no child is left."""
     while True:
         # If /proc is that of the jail, this lists no children. The jail's processes end with process 1, which is our
         # only child.

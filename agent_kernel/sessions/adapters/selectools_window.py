@@ -45,7 +45,7 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """The position at which a window differs from the stored messages: its first ``same`` messages match the stored
-    messages from index ``start`` on, and the next one differs."""
+    messages from index ``start`` on, and the next message of the window differs."""
 
     start: int
     same: int
@@ -66,8 +66,8 @@ def overlap(stored: Sequence[str], window: Sequence[str]) -> int:
 
 
 def find_divergence(stored: Sequence[str], window: Sequence[str]) -> Divergence | None:
-    """Return where the window begins in the stored messages and where it starts to differ. Of several places the one
-    with the longest match is returned; None if the first message of the window is not stored."""
+    """Return where the window begins in the stored messages and where it starts to differ. If it can begin at several
+    places, the place with the longest match is returned; None if the first message of the window is not stored."""
     divergences: list[Divergence] = []
     for start in range(len(stored)):
         same = 0

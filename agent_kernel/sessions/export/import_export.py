@@ -44,7 +44,7 @@ class ImportPreview:
     """Describes a document before its import: its content, and the parts that would not be imported.
 
     ``begins`` is the beginning of the first user message; ``left_out`` counts what is not imported, by kind;
-    ``media_bytes`` excludes files beside the document; ``files`` counts files of the session.
+    ``media_bytes`` does not include media in files beside the document; ``files`` counts the files of the session.
     """
 
     format: str

@@ -152,8 +152,8 @@ def _base64(data: bytes) -> str:
 
 
 def _layout(value: Any, levels: int) -> str:
-    """Serialize a JSON value with one line for each entry of the outer ``levels``, so that a diff shows where the
-    conversation changed."""
+    """Serialize a JSON value. Every entry of the outermost ``levels`` levels begins on a line of its own, so that a
+    diff shows where the conversation changed."""
     if not levels or not value or not isinstance(value, dict | list):
         return dumps(value)
     if isinstance(value, list):

@@ -27,7 +27,7 @@ def merge_transcripts(base: Transcript | None, ours: Transcript, theirs: Transcr
 
     If one version contains the other, it is returned unchanged. Otherwise the result has a session id of its own, which
     is the same for both sides of the merge: a store that has only one version must not take it for that version. Text
-    that only one side changed, such as a title or an output that was cleared, is taken from that side; where both
+    that only one side changed, such as a title or an output that was cleared, is taken from that side; if both sides
     changed it, from ``ours``. Turns that ``ours`` removed since ``base`` stay removed. Raises InvalidRequest for
     sessions without a common turn, for a running turn, and if common turns have different numbers.
     """
@@ -202,7 +202,8 @@ class _Merge:
             self._items.append(replace(item, seq=self._head))
 
     def _locate(self, parent: int, since: int) -> tuple[int, int]:
-        """Return the segment and the sequence number at which a segment of ``theirs`` begins in the result."""
+        """Return the segment, and the sequence number of the item, after which a segment of ``theirs`` begins in the
+        result. In ``theirs`` it begins after item ``since`` of ``parent``."""
         seqs = [item.seq for item in self._segment_items(parent) if item.seq <= since]
         if seqs and seqs[-1] in self._moved:
             return self._homes[parent], self._moved[seqs[-1]]
@@ -212,8 +213,8 @@ class _Merge:
         return parent, self._last_shared(parent, since)
 
     def _last_shared(self, segment: int, until: int) -> int:
-        """Return the sequence number of the last item up to ``until`` of a segment that both versions have; the
-        beginning of the segment if there is none."""
+        """Return the sequence number of the last item of the segment up to ``until`` whose turn both versions have. If
+        there is no such item, return the sequence number after which the segment begins."""
         since = next((shared.since for shared in self._ours.tree.segments if shared.id == segment), 0)
         seqs = (item.seq for item in self._segment_items(segment) if item.turn in self._shared and item.seq <= until)
         return max(seqs, default=since)

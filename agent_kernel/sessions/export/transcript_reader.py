@@ -23,7 +23,7 @@ from agent_kernel.sessions.export.formats.message_reader import MessageReader, d
 FORMAT = 3
 READABLE = (1, 2, 3)
 MARK_IN_METADATA = "agent_kernel.origin"
-"""Metadata key by which older documents mark an imported session; newer ones have the field ``imported``."""
+"""Metadata key by which older documents mark an imported session; newer documents have the field ``imported``."""
 MAX_SEGMENTS = 100_000
 MAX_NAME = 200
 

@@ -3,7 +3,7 @@
 A commit becomes one numbered batch. Appending the batch after the newest one is the only step that other servers can
 see. A writer that appends batch n + 1 therefore knows all batches up to n, and can check the ends of streams in memory:
 every log keeps an index of all batches that it has read. Large batches are first written as pieces, which no reader
-sees before a batch names them. Entries that a later one replaces are removed from their batches after the commit. If
+sees before a batch names them. Entries that a later entry replaces are removed from their batches after the commit. If
 the writer dies before that, readers skip these entries, and ``drop_blobs``, or the next server that starts, removes
 them.
 """

@@ -40,7 +40,7 @@ class ClientHolder:
         return self.client
 
     def use(self, work: Callable[[Any], T], is_broken: Callable[[Exception], bool]) -> T:
-        """Call ``work`` with the client, and again with a new one if ``is_broken`` is true for the error. Errors of
+        """Call ``work`` with the client, and again with a new client if ``is_broken`` is true for the error. Errors of
         ``work`` are raised unchanged."""
         for attempt in range(ATTEMPTS):
             try:

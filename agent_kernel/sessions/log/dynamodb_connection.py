@@ -174,7 +174,8 @@ class DynamoConnection:
 
 
 def _read_url(url: str) -> tuple[str, str, dict[str, str]]:
-    """Return the region, the table and the options. Raises ValueError."""
+    """Return the region, the table and the options. Raises ValueError if the URL has another form or an unknown
+    option."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     fits = (

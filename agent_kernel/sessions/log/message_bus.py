@@ -86,7 +86,7 @@ class MessageBus(Protocol):
 
     def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         """Return messages of these topics after these positions (0: from the oldest stored one), in order. Waits at
-        most ``wait_s`` seconds for the first one. A message that cannot be read has an empty body.
+        most ``wait_s`` seconds for the first message. A message that cannot be read has an empty body.
         """
 
     def get_value(self, namespace: str, name: str) -> SharedValue | None:

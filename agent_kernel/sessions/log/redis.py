@@ -347,7 +347,8 @@ def _read_scripts(file: str) -> dict[str, tuple[str, str]]:
 
 
 def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:
-    """Return (options of the connection, prefix of the keys). Raises ValueError."""
+    """Return (options of the connection, prefix of the keys). Raises ValueError if the URL has another form or an
+    option that is not allowed."""
     url, prefix = take_option(url, "prefix", r"[\w.:-]{1,100}")
     parts = urlsplit(url)
     if parts.fragment or not re.fullmatch(r"/?\d{0,9}", parts.path):

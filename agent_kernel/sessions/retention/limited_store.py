@@ -283,8 +283,8 @@ async def _read_enough(
     limit: int | None, read: Callable[[int | None], Awaitable[Sequence[T]]], shown: Callable[[T], Awaitable[T | None]]
 ) -> list[T]:
     """Return the first ``limit`` visible values (None: all of them). ``read(count)`` returns that many values, and
-    ``shown`` converts a value to its visible form, or returns None for a hidden one. More values are read until enough
-    are visible or none are left."""
+    ``shown`` converts a value to its visible form, or returns None for a hidden value. More values are read until
+    enough are visible or none are left."""
     count = limit
     while True:
         entries = await read(count)

@@ -152,7 +152,7 @@ def _remove_unreachable(db: sqlite3.Connection, key: SessionKey) -> None:
 @dataclass(frozen=True, slots=True, order=True)
 class _TurnPlacement:
     """The place at which a turn begins in the tree: its segment, and the item ``since`` after which it begins.
-    Placements are sorted by ordinal."""
+    Placements are sorted by ordinal, the number of the turn in its session."""
 
     ordinal: int
     turn: str

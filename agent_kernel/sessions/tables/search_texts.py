@@ -34,8 +34,8 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def fold(db: sqlite3.Connection, limit: int) -> int:
-    """Copy a batch of at most ``limit`` new texts; if there are none, do a step of other pending work. Returns the
-    number of items processed, at least 1.
+    """Copy a batch of at most ``limit`` new texts; if there are no new texts, do a step of other pending work. Returns
+    the number of items processed, at least 1.
 
     An index that turns out to be damaged is created again by the next call.
     """

@@ -117,7 +117,8 @@ class McpTools:
             return [{"name": "", "state": "failed", "tools": 0, "left_out": [], "problem": str(error)}]
 
     async def connections(self) -> Sequence[McpConnection]:
-        """Return the connections to the MCP servers of this server's configuration. Raises InvalidRequest."""
+        """Return the connections to the MCP servers of this server's configuration. Raises InvalidRequest if the
+        configuration cannot be read."""
         if self._own is None and self._path is not None:
             self._own = self._group(await asyncio.to_thread(read, self._path))
         return self._own.connections if self._own else ()

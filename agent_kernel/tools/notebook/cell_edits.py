@@ -123,7 +123,9 @@ class EditContext:
         )
 
     def place(self, notebook: VisibleNotebook, below: object) -> str:
-        """Return the id of the cell above the target position; empty for the top. Raises InvalidRequest."""
+        """Return the id of the cell below which a new cell is placed; empty for the top of the notebook. ``below``
+        names the cell, or is START for the top. Without ``below`` it is the cell that was inserted last, else the cell
+        with the prompt, else the active cell, else the last cell. Raises InvalidRequest if ``below`` names no cell."""
         if isinstance(below, str) and below.strip():
             return "" if below.strip().lower() == START else find_cell(notebook.cells, below).id
         ids = {cell.id for cell in notebook.cells}

@@ -103,7 +103,8 @@ def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
 
 
 def read_zip(data: bytes) -> list[PackageEntry]:
-    """Return the files of a zip. Raises InvalidRequest."""
+    """Return the files of a zip. Raises InvalidRequest if the zip is too large or unreadable, or contains anything but
+    plain files and folders."""
     if len(data) > MAX_BYTES:
         raise too_large()
     _check_directory(data)

@@ -55,7 +55,7 @@ def loads(
 
 
 def check_size(document: bytes, max_bytes: int, max_values: int, *, document_name: str = "document") -> None:
-    """Check the limits without decoding. Raises InvalidRequest."""
+    """Check the limits without decoding. Raises InvalidRequest if the document exceeds one of them."""
     if len(document) > max_bytes:
         raise InvalidRequest(f"The {document_name} has {len(document)} bytes, more than the limit of {max_bytes}.")
     if has_too_many_values(document, max_values):

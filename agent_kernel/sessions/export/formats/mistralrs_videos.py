@@ -24,8 +24,8 @@ _NOTE = re.compile(r"\[video, (\d{1,4}) frames(?:, (\d[\d.e+-]{0,30}) fps, frame
 
 
 def describe(video: Fields, count: int) -> str:
-    """Return the note for the first ``count`` frames of a video. If the properties that the video states contradict
-    each other, the note states only the number of frames."""
+    """Return the note (a line that states the properties of a video) for the first ``count`` frames of a video. If the
+    properties that the video states contradict each other, the note states only the number of frames."""
     facts = video.value
     fps, total, sampled = facts.get("fps"), facts.get("total_num_frames"), facts.get("sampled_indices")
     places = sampled[:count] if isinstance(sampled, list) else []
