@@ -121,8 +121,8 @@ def plan_append(items: Sequence[Item], incoming: Sequence[Message]) -> MergePlan
 
 def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePlan:
     """Plan a request that repeats its conversation. It continues the branch with which it has the most visible messages
-    in common. Among equal branches, one that the request continues at its end is preferred, then the current branch,
-    then the newest."""
+    in common. If several branches have equally many, a branch of which all items stay is preferred, then the current
+    branch, then the newest."""
     failed = {turn.id for turn in whole.turns if turn.state == "failed"}
     heads = {branch.name: branch.head for branch in whole.branches}
     current_branch = whole.session.branch
@@ -182,7 +182,7 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
 
 
 def visible_steps(messages: Sequence[Message]) -> list[Step]:
-    """Return a Step for each visible message, in order."""
+    """Return a Step (the index of the message, and the tool rounds around it) for each visible message, in order."""
     places = message_comparison.visible_indices(messages)
     steps: list[Step] = []
     texts: tuple[int, ...] = ()
@@ -196,7 +196,7 @@ def visible_steps(messages: Sequence[Message]) -> list[Step]:
 def drop_unpaired(messages: Sequence[Message], until: int | None = None) -> list[Message]:
     """Return the messages without calls that are not directly followed by all their results, and without results that
     do not follow their call. The text of a message with such calls stays. Messages from index ``until`` on stay
-    unchanged (None: none)."""
+    unchanged; None means that all messages are checked."""
     until = len(messages) if until is None else until
     paired: list[Message] = []
     index = 0

@@ -24,7 +24,7 @@ MAX_TAG = 100
 MAX_EXTRA = 16 * 2**20
 """Maximum characters of the JSON in ``Message.extra``, which holds messages in another program's format."""
 MAX_REMEMBERED = 2000
-"""Maximum characters of a message that is decoded only once while it is among the last 2000 of this process."""
+"""Maximum characters of a message whose decoded form is cached. A process caches the last 2000 such messages."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 """Created once, because creating it takes a third of the time of a call of json.dumps with these options."""
 _ROLES = frozenset(get_args(Role))

@@ -57,8 +57,8 @@ class NoFrontEnd(PermissionError):
 
 
 def become_draft(shell: Any, ends: ChildEnds) -> NoReturn:
-    """Turn the process into the keeper of a draft; called in the child right after the fork. The keeper is the
-    parent of the process that runs code, and of orphans that code leaves behind. It runs no code of the model. Never
+    """Turn the process into the keeper of a draft; called in the child right after the fork. The keeper is the parent
+    of the process that runs code, and of orphans that code leaves behind. The keeper runs no code of the model. Never
     returns."""
     try:
         draft_keeper.prepare()

@@ -214,7 +214,8 @@ class Drafts:
         return text if text.partition("\n")[0] in DATA_TITLES else ""
 
     def has_equal_outcome(self, reference: str, program: str) -> bool:
-        """Return whether both programs print the same and leave equal variables in a fresh copy of the kernel."""
+        """Return whether both programs, each run from the present state of the kernel in a new draft, print the same
+        output and leave equal variables."""
         self.drop()
         with self.reviewing(ProgramReview(reference=reference)):
             outcomes = self.try_programs([program], ())

@@ -106,9 +106,9 @@ def _parent_and_group(pid: int) -> tuple[int, int]:
 
 
 def _memory_mb(pids: Sequence[int], most_mb: int) -> int:
-    """Return the memory of the draft's processes that they do not share with this process, their kernel. The first
-    estimate counts shared memory once per process, so it is never too low, and is cheap. Only if it exceeds
-    ``most_mb`` the exact figure is read, which takes some milliseconds per gigabyte."""
+    """Return the memory of the draft's processes that they do not share with this process (the kernel). The first
+    estimate counts shared memory once per process, so it is never too low, and is cheap. Only if it exceeds ``most_mb``
+    the exact figure is read, which takes some milliseconds per gigabyte."""
     roughly = sum(read_kib(f"/proc/{pid}/status", "RssAnon:", "VmSwap:") for pid in pids) >> 10
     if roughly <= most_mb:
         return roughly

@@ -34,7 +34,7 @@ from agent_kernel.notebook.kernel.variable_summary import (
 )
 
 PATIENCE_S = 0.5
-"""Time limit in seconds for one value."""
+"""Time limit in seconds for inspecting one value."""
 ALL_S = 5.0
 LINE = 200
 ROWS = 5

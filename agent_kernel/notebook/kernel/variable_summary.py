@@ -34,7 +34,7 @@ MAX_SCANNED_ROWS = 100_000
 MAX_LOOKED_AT = 1_000
 """Number of cells of an object column that must be plain values before its distinct values are computed."""
 MAX_CODE = 1_500
-"""Number of characters of a function's source that are shown."""
+"""Maximum number of characters of a function's source that is shown; longer source is left out."""
 SHORT = 60
 NAME_IN_BRACES = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 PLAIN = (bool, int, float, complex, types.NoneType)
@@ -46,9 +46,9 @@ HISTORY = {"In", "Out"}
 EVERYDAY_WORDS = {"a", "i", "name", "date", "time", "type", "id", "value", "values", "text", "number", "index"}
 """Names of columns, in lower case, that also occur in questions about anything else ("What is your name?")."""
 MAX_TABLES = 3
-"""Number of data frames that are described because of their columns."""
+"""Maximum number of data frames that are described because the prompt names their columns."""
 MAX_NEWEST = 2
-"""Number of data frames that are described where the prompt names no data."""
+"""Maximum number of data frames that are described where the prompt names no data."""
 
 
 def named_in_braces(prompt: str, namespace: Mapping[str, Any]) -> list[str]:

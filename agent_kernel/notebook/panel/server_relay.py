@@ -28,8 +28,8 @@ EVERY_S = 2.0
 MAX_TURNS = 20
 """Number of newest turns read per poll. Changes of older turns are not reported."""
 UNTIL_S = 600.0
-"""Seconds for which the kernel polls on behalf of a view after the view last requested it. An open page repeats the
-request whenever the kernel is idle; a closed page does not, so its polling ends."""
+"""Seconds for which the kernel polls on behalf of a view (one display of the widget) after the view last requested it.
+An open page repeats the request whenever the kernel is idle; a closed page does not, so its polling ends."""
 
 
 class Relay:

@@ -187,7 +187,7 @@ class LinuxSandbox:
         return RESTARTED.format(why=EARLIER_LIFE) if self._mark(self.workdir(session)).exists() else ""
 
     async def reset(self, session: SessionKey) -> None:
-        """End the session's process once it is idle. The next run starts a new one."""
+        """End the session's process once it is idle. The next run starts a new process."""
         place = self._places.get(session)
         if place is not None:
             async with place.lock:

@@ -137,7 +137,7 @@ class Proxy:
             await _shut(streams[1])
 
     async def _open(self, place: FetchTarget) -> Streams:
-        """Connect to the first address that answers. Raises OSError."""
+        """Connect to the first address that answers. Raises OSError if no address answers."""
         problem: OSError = OSError("it has no address")
         for address in place.addresses:
             try:

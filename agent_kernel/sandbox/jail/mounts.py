@@ -30,7 +30,7 @@ process cannot reach it."""
 
 class FileTree:
     """The new file tree of the jail. It is built at ``/new`` while the old tree is mounted at ``/old``; ``switch``
-    leaves the old tree permanently. Raises OSError."""
+    leaves the old tree permanently. The methods raise OSError if the system refuses a mount."""
 
     def __init__(self, scratch: str) -> None:
         """Create the mount points ``new`` and ``old`` in ``scratch``, an existing directory. A mount that only this

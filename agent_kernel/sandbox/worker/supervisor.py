@@ -99,7 +99,8 @@ def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
 
 
 def _lead(pid: int) -> None:
-    """Create a process group, in which everything the worker starts stays and can be killed at once."""
+    """Move process ``pid`` to a process group of its own. Everything that it starts stays in this group and can be
+    killed at once."""
     try:
         os.setpgid(pid, 0)
     except OSError:

@@ -151,7 +151,8 @@ async def _read_session(store: SessionStore, key: SessionKey) -> Transcript:
 
 
 async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session, large: Sequence[File]) -> Session:
-    """Copy the files that are too large for a document."""
+    """Copy the files ``large``, which are too large for a document, from the session ``key`` to ``copy``, and return
+    the copied session."""
     keeps = cast(FileStore, store)
     for file in large:
         body = await keeps.file_body(key, file.id)

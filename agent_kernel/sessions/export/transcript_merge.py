@@ -52,9 +52,9 @@ def _choose(base: T | None, ours: T, theirs: T) -> T:
 
 
 class _Merge:
-    """The state of merging the transcript ``theirs`` into another one. ``moved`` maps the sequence numbers of items of
-    ``theirs`` to their numbers in the merged transcript, and ``ordinals`` the numbers of its turns. ``homes`` maps a
-    segment (a part of a branch) of ``theirs`` to the segment that gets its new turns."""
+    """The state of merging the transcript ``theirs`` into the transcript ``ours``. ``moved`` maps the sequence numbers
+    of items of ``theirs`` to their numbers in the merged transcript, and ``ordinals`` the numbers of its turns.
+    ``homes`` maps a segment (a part of a branch) of ``theirs`` to the segment that gets its new turns."""
 
     def __init__(self, base: Transcript | None, ours: Transcript, theirs: Transcript) -> None:
         self._base, self._ours, self._theirs = base, ours, theirs
@@ -224,8 +224,8 @@ class _Merge:
         return (item for item in self._theirs.items if placed.get(item.turn, 0) == segment)
 
     def _branches(self) -> tuple[list[Branch], dict[str, int]]:
-        """Return the branches of both versions and their last segments. A branch of ``theirs`` that cannot be a
-        continuation of the branch of this name gets a free name."""
+        """Return the branches of both versions and their last segments. If ``ours`` has a branch of the same name that
+        a branch of ``theirs`` does not continue, the branch of ``theirs`` gets a free name."""
         branches, ends = _branches_of(self._ours)
         before = {branch.name for branch in self._base.branches} if self._base else set()
         their_branches, their_ends = _branches_of(self._theirs)

@@ -183,7 +183,7 @@ def _usage(body: Fields) -> dict[str, float]:
 
 def _number(field: Fields) -> float:
     """Return the number in a field of a turn's usage. A boolean is accepted too, because ``estimated`` is true or
-    absent. Raises InvalidRequest."""
+    absent. Raises InvalidRequest for any other value and for a number that is too large."""
     if type(field.value) not in (int, float, bool):
         field.refuse("should be a number")
     if abs(field.value) > 1e15:
@@ -221,7 +221,7 @@ class TranscriptValidator:
         self._items: dict[int, list[Item]] = {}
 
     def check(self) -> None:
-        """Check everything. Raises InvalidRequest."""
+        """Check the whole transcript. Raises InvalidRequest for the first problem that is found."""
         self._check_turns()
         self._check_segments()
         self._check_branches()

@@ -39,7 +39,7 @@ COMMITS_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An entry in its batch. An entry without a body was removed; only its position is known."""
+    """One entry of a batch. An entry without a body was removed; only its position is known."""
 
     namespace: str
     position: int
@@ -118,7 +118,7 @@ class BatchedLog:
         self._index = _Index()
         self._read_up_to: tuple[int, Mapping[str, int]] = (0, {})
         self._unsettled: set[str] = set()
-        """Own commits whose replies were lost; they may be in the log."""
+        """Ids of commits of this log whose replies were lost; these commits may have been stored."""
 
     def __repr__(self) -> str:
         return f"BatchedLog({self.name!r})"

@@ -16,7 +16,8 @@ repeated."""
 
 class ClientHolder:
     """The client that ``connect`` returns, for one thread at a time. ``prepare`` is called with each new client before
-    it is used: it creates what does not exist, and refuses a newer format. ``close`` releases a client."""
+    the client is used: it creates missing tables in the database, and raises an error if the database has a newer
+    format. ``close`` releases a client."""
 
     def __init__(
         self,

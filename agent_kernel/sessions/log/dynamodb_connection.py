@@ -17,7 +17,8 @@ from agent_kernel.sessions.log.client_holder import ClientHolder
 VERSION = 1
 CREATION_S = 60.0
 HEAD = "head"
-"""Sort key of the head. In the order of the keys it comes after those of all batches, which are numbers."""
+"""Sort key of the item with the number of the newest batch (the head). It comes after the sort keys of all batches,
+which are numbers."""
 Item = dict[str, Any]
 
 

@@ -66,7 +66,7 @@ class EventCounter:
 @dataclass(frozen=True, slots=True)
 class EventCount:
     """The state of an EventCounter. ``number`` is how many events were counted within the time window. ``wait_s`` is
-    the number of seconds until another one is allowed; 0 if one is allowed now."""
+    the number of seconds until another event is allowed; 0 if an event is allowed now."""
 
     number: int
     wait_s: float = 0.0
@@ -77,7 +77,7 @@ class MessageBus(Protocol):
     messages and counts, so a receiver has to notice what it missed. Values are as durable as the entries of the log.
 
     One thread calls ``receive``, and one other thread the other methods. Every method raises StoreError when the
-    database cannot be used, and works again when it can."""
+    database cannot be used, and works again as soon as the database can be used."""
 
     name: str
 

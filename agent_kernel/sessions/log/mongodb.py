@@ -71,7 +71,8 @@ class MongoTable:
         self._client = ClientHolder(self._connect, self._prepare, self._release)
         self._session: Any = None
         self._seen: tuple[Any, Any] = (None, None)
-        """The times of the cluster and of its last operation that the previous session saw; none without a cluster."""
+        """The cluster time and the operation time that the previous client session saw last; (None, None) if there are
+        none, as on a server without a cluster."""
         self._collections: dict[str, Any] = {}
         self._unflushed: dict[str, Any] | None = None
         self._clock: tuple[float, float] = (0.0, float("-inf"))
@@ -286,7 +287,8 @@ class MongoTable:
 
 
 def _read_url(url: str, pymongo: Any) -> tuple[dict[str, Any], str]:
-    """Return the parts of the URL, and its hosts without user and password. Raises ValueError and PyMongoError."""
+    """Return the parts of the URL, and its hosts without user and password. Raises ValueError or PyMongoError for a URL
+    that cannot be read."""
     # The library looks up the hosts of mongodb+srv only when it connects; otherwise the syntax is the same as that of
     # mongodb.
     scheme, _, rest = url.partition("://")

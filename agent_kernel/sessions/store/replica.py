@@ -293,7 +293,7 @@ class Replica:
                 self._log.touch_blobs(namespace, digests)
 
     def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[RowChange]:
-        """Yield all rows of a stream as insertions, in the order in which they were made."""
+        """Yield all rows of a stream as insertions, in the order in which the rows were inserted."""
         for table in ("bindings",) if not stream[1] else SESSION_TABLES:
             columns, source = ", ".join(f"t.{name}" for name in self._columns[table]), f"{table} AS t"
             if table == "media":

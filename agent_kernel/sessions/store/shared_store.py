@@ -46,8 +46,8 @@ class SharedStore(SqliteStore):
         self._database = _SharedDatabase(log, replica, files)
 
     def bus(self) -> MessageBus | None:
-        """Return a new bus to the other servers of this store, which the caller closes; None if the database has
-        none."""
+        """Return a new bus to the other servers of this store, which the caller closes; None if servers of this
+        database cannot send each other messages."""
         return self._log.bus()
 
     async def vacuum(self) -> int:

@@ -74,7 +74,7 @@ def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> Persi
 
 def open_log(url: str) -> LogStore:
     """Return the log in the shared database that ``url`` names; it connects at its first use. Raises InvalidRequest for
-    a URL that cannot be read, and without the library of the database."""
+    a URL that cannot be read, or if the library of the database is not installed."""
     module, _, name = LOGS[url.partition(":")[0]].partition(":")
     opened: LogStore = getattr(import_module(f"agent_kernel.sessions.log.{module}"), name)(url)
     return opened

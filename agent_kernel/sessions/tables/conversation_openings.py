@@ -67,8 +67,8 @@ def _select_last_used(db: sqlite3.Connection, beginning: tuple[str, str, str]) -
     """Return (session id, sequence number of the opening's last item) of the session that changed last among those with
     this opening. ``beginning`` is (namespace, scope, hash).
 
-    If there are few, each is looked up. If there are many, the newest sessions of the namespace are searched first, and
-    all of them only if none of the newest matches.
+    If few sessions have this opening, each is looked up. If many have it, the newest sessions of the namespace are
+    searched first, and all of them only if none of the newest matches.
     """
     namespace, scope, digest = beginning
     alike = db.execute(f"SELECT 1 FROM openings AS o WHERE {_SAME_OPENING} LIMIT ?", (*beginning, _FEW + 1)).fetchall()

@@ -44,8 +44,8 @@ def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[
 def insert_batches(
     db: sqlite3.Connection, batches: Sequence[tuple[AppendPoint, Sequence[Message]]], now: float
 ) -> list[Item]:
-    """Insert items as ``insert_items`` does, for several turns of one session, whose places follow each other. No batch
-    is empty."""
+    """Insert items as ``insert_items`` does, for several turns of one session. The batches are in the order of their
+    sequence numbers, and none is empty."""
     (first, _), (last, newest) = batches[0], batches[-1]
     session_key = pair(first.key)
     with_media = [message for _, messages in batches for message in messages if message.media]

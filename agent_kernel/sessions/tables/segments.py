@@ -133,8 +133,8 @@ def switch_branch(db: sqlite3.Connection, key: SessionKey, name: str, now: float
 
 
 def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: float) -> int:
-    """Switch the session to a branch whose last item is ``behind`` (0: a branch without items), and return the id of
-    the branch's last segment. Unlike ``switch_branch`` this is possible while a turn is open.
+    """Switch the session to a branch whose last item has the sequence number ``behind`` (0: a branch without items),
+    and return the id of the branch's last segment. Unlike ``switch_branch`` this is possible while a turn is open.
 
     If the current branch ends there, it stays the current one. Otherwise the newest branch that ends there is used. If
     there is none, a branch is created.

@@ -336,7 +336,7 @@ def insert_turn_row(
 
 
 def _whole_row(turn: Turn, segment: int, heartbeat: float, owner: Owner | None = None) -> tuple[object, ...]:
-    """Return all columns of a turn without pending calls."""
+    """Return the values of all columns for a turn that has no pending calls."""
     lease = (json.dumps(asdict(owner)), owner.instance) if owner else ("{}", "")
     *row, since = turn_row(turn)
     return (*row, "{}", *lease, heartbeat, segment, since)

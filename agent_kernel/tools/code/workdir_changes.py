@@ -51,8 +51,9 @@ class SurfacedFiles:
 class WorkdirSnapshot:
     """The state of a work directory before a run.
 
-    ``stamps`` maps file names to (size, mtime in ns), including the files of ``wanted``, in whatever directory they
-    are. ``complete`` is false if the directory has too many files for finding the new ones after the run.
+    ``stamps`` maps file names to (size, mtime in ns), including the files of ``wanted`` (the outputs that the request
+    names), in whatever directory they are. ``complete`` is false if the directory has too many files for finding the
+    new ones after the run.
     """
 
     workdir: Path

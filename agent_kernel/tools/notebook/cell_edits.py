@@ -93,8 +93,8 @@ class EditContext:
     last: str = ""
 
     async def document(self, context: ToolContext) -> VisibleNotebook:
-        """Return the document that is open in the browser page. Raises NotFound, and Conflict if it may not be
-        changed."""
+        """Return the document that is open in the browser page. Raises NotFound if no page has it open, and Conflict if
+        it may not be changed."""
         seen = await self.view.live(context)
         if not seen.writable:
             raise Conflict("The notebook is read-only; propose the change in your answer instead.")
@@ -180,7 +180,7 @@ class CellEdit:
 
 
 class TextEdit(CellEdit):
-    """A change of a cell's source, which the person may revise before it is made."""
+    """A change of a cell's source, which the person may revise before the page makes it."""
 
     def revise(self, call: ToolCall) -> ToolCall:
         """Return the call with its ``diff`` computed again, for the text that the person wrote. Raises InvalidRequest

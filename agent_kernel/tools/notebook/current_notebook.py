@@ -107,8 +107,8 @@ class ReadCellsMemory:
             hashes[id] = _hash(source)
 
     def state(self, key: SessionKey, cell: NotebookCell) -> str:
-        """Return ``same`` if the model has read the cell's present source, ``changed`` if it has read an earlier one,
-        or ``unread``."""
+        """Return ``same`` if the model has read the cell's present source, ``changed`` if it has read an earlier source
+        of the cell, and ``unread`` if it has read neither."""
         cells = self._sessions.get(key)
         if cells is None or cell.id not in cells:
             return "unread"

@@ -67,8 +67,8 @@ def read(document: Fields, namespace: str) -> Transcript:
 
 
 def _sort_results(messages: Iterator[Message]) -> Iterator[Message]:
-    """Yield the messages with the results of each round in the order of their calls. They may be stored in the order in
-    which the calls ended."""
+    """Yield the messages with the results of each round in the order of their calls. The input may have them in the
+    order in which the calls ended."""
     order: dict[str | None, int] = {}
     results: list[Message] = []
     for message in messages:
