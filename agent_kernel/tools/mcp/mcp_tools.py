@@ -285,8 +285,8 @@ async def _close_group(group: ServerGroup) -> None:
 def exposed_name(prefix: str, name: str, used_names: Collection[str] = ()) -> str:
     """Return ``prefix_name`` in a form that models can write.
 
-    If the name is too long, contains other characters, or is in ``used_names``, it ends with a hash of the original
-    name. The name is therefore the same in every turn.
+    If the name is too long, contains characters other than ASCII letters, digits, ``_`` and ``-``, or is in
+    ``used_names``, it ends with a hash of the original name. The name is therefore the same in every turn.
     """
     safe = _UNSAFE.sub("_", f"{prefix}_{name}" if prefix else name)
     if len(safe) <= LONGEST and safe not in used_names and safe.strip("_-"):
