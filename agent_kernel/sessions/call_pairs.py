@@ -38,7 +38,7 @@ def pending_calls(pending: Mapping[str, str], messages: Iterable[Message]) -> di
 
 def interrupted_results(pending: Mapping[str, str], reason: str) -> list[Message]:
     """Return one result with the status ``interrupted`` for every pending call, so that the turn can be closed.
-    ``reason`` is their text; an empty one becomes NO_REASON."""
+    ``reason`` is the text of the results; NO_REASON is used if it is empty."""
     text = reason or NO_REASON
     return [tool_result(ToolCall(id, name, {}), text, "interrupted") for id, name in pending.items()]
 

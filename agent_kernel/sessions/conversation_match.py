@@ -3,9 +3,9 @@
 Hashes of the first messages identify the sessions, so that no stored conversation needs to be read. Only sessions that
 were created by requests without a session id are found, and only for the same user, model and instructions (``scope``).
 The common beginning must contain an answer, and the request must continue after it with a user message or tool results.
-The session with the longest match is chosen, and of equal ones the one that changed last. A session that is bound to a
-notebook is never found. When a request names a session by its id, the hashes of that session are removed
-(``SessionStore.forget``), so that it is not found afterwards either.
+The session with the longest match is chosen; of several sessions with equally long matches, the session that changed
+last. A session that is bound to a notebook is never found. When a request names a session by its id, the hashes of that
+session are removed (``SessionStore.forget``), so that it is not found afterwards either.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent_kernel.sessions import history_merge, message_comparison
 
 T = TypeVar("T")
 AT_ONCE = 200
-"""Number of messages from which on they are hashed on a thread instead of the event loop. Hashing takes about 10
+"""Smallest number of messages whose hashes are computed on a thread instead of the event loop. Hashing takes about 10
 microseconds per message."""
 _DATES = re.compile(
     r"\d+|\b(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b|\b[ap]m\b"

@@ -51,7 +51,8 @@ KEEP_S = 60.0
 STOP_S = 5.0
 """Seconds to wait until a copy has stopped, after its call was cancelled."""
 TURNS = 1_000
-"""Number of recent tool rounds whose file counters are remembered. Only turns that are running need them."""
+"""Maximum number of tool rounds for which the number of produced files is remembered. Only rounds of running turns need
+this number."""
 GONE_MESSAGES = {
     NOT_PRODUCED: "not produced",
     "vanished": "it was deleted, or was not a regular file, before it could be stored",

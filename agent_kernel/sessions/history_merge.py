@@ -58,7 +58,7 @@ class Step:
 
 
 def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
-    """Return (system messages at the beginning, all other messages without hidden and empty ones)."""
+    """Return (system messages at the beginning, all other messages that are neither hidden nor empty)."""
     start = message_comparison.count_instructions(messages)
     others = [message for message in messages[start:] if not (message.hidden or message_comparison.is_empty(message))]
     return list(messages[:start]), others
@@ -66,8 +66,8 @@ def split_instructions(messages: Sequence[Message]) -> tuple[list[Message], list
 
 def first_added(messages: Sequence[Message]) -> int:
     """Return the index of the first message that a request adds to the conversation: its last user message, or the
-    beginning of the calls and results at its end. If the messages end with an answer, nothing is added, and their
-    number is returned."""
+    beginning of the calls and results at its end. If the messages end with an answer, nothing is added, and the number
+    of messages is returned."""
     if not messages or messages[-1].role == "assistant":
         return len(messages)
     index = len(messages) - 1
@@ -105,8 +105,8 @@ def splice_append(stored: Sequence[Message], incoming: Sequence[Message]) -> Spl
 class MergePlan:
     """States where the messages of a request are stored. ``history`` are the stored messages that stay; after them
     follow ``carried``, earlier messages of the client that are not stored, and then ``added``, the messages that the
-    request adds. ``behind`` is the seq of the item after which they are stored: None for the end of the current branch,
-    0 if no stored message stays."""
+    request adds. ``behind`` is the sequence number of the item after which they are stored: None means the end of the
+    current branch, 0 means that no stored message stays."""
 
     history: tuple[Message, ...]
     carried: tuple[Message, ...]
@@ -121,8 +121,8 @@ def plan_append(items: Sequence[Item], incoming: Sequence[Message]) -> MergePlan
 
 def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePlan:
     """Plan a request that repeats its conversation. It continues the branch with which it has the most visible messages
-    in common. Among equal branches, one that the request continues at its end is preferred, then the current branch,
-    then the newest."""
+    in common. If several branches have equally many, a branch of which all items stay is preferred, then the current
+    branch, then the newest."""
     failed = {turn.id for turn in whole.turns if turn.state == "failed"}
     heads = {branch.name: branch.head for branch in whole.branches}
     current_branch = whole.session.branch
@@ -141,8 +141,8 @@ def plan_replay(whole: SessionSnapshot, incoming: Sequence[Message]) -> MergePla
 
 
 def _to_plan(items: Sequence[Item], splice: Splice, end: int | None) -> MergePlan:
-    """Convert a splice of these items into a plan. ``end`` is the seq of the branch's last item, or None for the
-    current branch."""
+    """Convert a splice of these items into a plan. ``end`` is the sequence number of the branch's last item, or None
+    for the current branch."""
     first = len(splice.new) - splice.added
     behind = items[splice.kept - 1].seq if splice.kept else 0
     history = tuple(item.message for item in items[: splice.kept])
@@ -153,8 +153,8 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
     """Compare a request that carries its history with the stored messages.
 
     Neither list may contain failed turns, and ``incoming`` must not contain instructions. Messages that the request
-    adds always count as new. If they repeat a stored message, the request is a retry, and the stored messages from that
-    one on do not stay.
+    adds always count as new. If the added messages repeat a stored message, the request is a retry, and the repeated
+    message and all stored messages after it do not stay.
     """
     known = drop_unpaired(incoming, first_added(incoming))
     added = len(known) - (len(incoming) - first_added(incoming))
@@ -182,7 +182,7 @@ def splice(stored: Sequence[Message], incoming: Sequence[Message]) -> Splice:
 
 
 def visible_steps(messages: Sequence[Message]) -> list[Step]:
-    """Return a Step for each visible message, in order."""
+    """Return a Step (the index of the message, and the tool rounds around it) for each visible message, in order."""
     places = message_comparison.visible_indices(messages)
     steps: list[Step] = []
     texts: tuple[int, ...] = ()
@@ -196,7 +196,7 @@ def visible_steps(messages: Sequence[Message]) -> list[Step]:
 def drop_unpaired(messages: Sequence[Message], until: int | None = None) -> list[Message]:
     """Return the messages without calls that are not directly followed by all their results, and without results that
     do not follow their call. The text of a message with such calls stays. Messages from index ``until`` on stay
-    unchanged (None: none)."""
+    unchanged; None means that all messages are checked."""
     until = len(messages) if until is None else until
     paired: list[Message] = []
     index = 0
@@ -226,7 +226,7 @@ def split_exchanges(messages: Sequence[Message]) -> tuple[list[list[Message]], l
 
 
 def newest_messages(messages: Sequence[Message], limit: int) -> list[Message]:
-    """Return at most the last ``limit`` messages; fewer if the first ones would be results without their calls."""
+    """Return at most the last ``limit`` messages; fewer if the first of them would be results without their calls."""
     return list(dropwhile(lambda message: message.role == "tool", messages[max(0, len(messages) - limit) :]))
 
 
@@ -240,8 +240,8 @@ def _leading_end(stored: Sequence[Message]) -> int:
 
 def _is_same_message(stored: Sequence[Message], mine: Step, request_messages: Sequence[Message], other: Step) -> bool:
     """Return whether the stored message ``mine`` and the message ``other`` of the request match. If a stored answer
-    consists of several texts between calls, their joined text matches too. If it was interrupted, a beginning of it
-    matches too, since the client may not have received all of it."""
+    consists of several texts between calls, their joined text matches too. If the stored answer was interrupted, its
+    beginning matches too, since the client may not have received all of it."""
     one, two = stored[mine.at], request_messages[other.at]
     if message_comparison.is_same(one, two):
         return True

@@ -24,7 +24,7 @@ MAX_TAG = 100
 MAX_EXTRA = 16 * 2**20
 """Maximum characters of the JSON in ``Message.extra``, which holds messages in another program's format."""
 MAX_REMEMBERED = 2000
-"""Maximum characters of a message that is decoded only once while it is among the last 2000 of this process."""
+"""Maximum characters of a message whose decoded form is cached. A process caches the last 2000 such messages."""
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 """Created once, because creating it takes a third of the time of a call of json.dumps with these options."""
 _ROLES = frozenset(get_args(Role))
@@ -74,14 +74,16 @@ def as_stored(message: Message, body: str) -> Message:
 
 def encode_value(value: Any) -> str:
     """Serialize a JSON value. Letters such as é stay readable, so that they can be searched; if UTF-8 cannot encode the
-    text, it is escaped. Raises InvalidRequest."""
+    text, it is escaped. Raises InvalidRequest for a value that JSON cannot represent or that has more than MAX_DEPTH
+    levels."""
     if is_too_deep(value, MAX_DEPTH):
         raise InvalidRequest(f"JSON values of more than {MAX_DEPTH} levels cannot be stored.")
     return dumps(value)
 
 
 def dumps(value: Any) -> str:
-    """Serialize a value as ``encode_value`` does, without checking how deep it nests. Raises InvalidRequest."""
+    """Serialize a value as ``encode_value`` does, without checking how deep it nests. Raises InvalidRequest for a value
+    that JSON cannot represent."""
     try:
         text = _ENCODER.encode(value)
     except (TypeError, ValueError) as error:
@@ -123,7 +125,8 @@ def collect_media(messages: Iterable[Message], is_stored: Callable[[str], bool])
 
 def validate_turn(turn: Turn) -> Turn:
     """Check the texts of a new turn, and return it as a store would read it again after storing it: in the state
-    ``open``, with ``usage`` and ``record`` as decoded JSON. Raises InvalidRequest."""
+    ``open``, with ``usage`` and ``record`` as decoded JSON. Raises InvalidRequest for an invalid id, for text that
+    UTF-8 cannot encode, and for values that JSON cannot represent."""
     check_id(turn.id, "turn id")
     for name in ("reason", "cell", "epoch", "where", "model"):
         text(getattr(turn, name), name)
@@ -133,7 +136,7 @@ def validate_turn(turn: Turn) -> Turn:
 
 def validate_description(change: SessionUpdate) -> SessionUpdate:
     """Return the change in the form in which a store applies it, for example without duplicate tags. Raises
-    InvalidRequest."""
+    InvalidRequest for text that UTF-8 cannot encode, for too large metadata or context, and for invalid tags."""
     if change.title is not None:
         text(change.title, "title")
     for name, value in (("metadata", change.metadata), ("context", change.context)):

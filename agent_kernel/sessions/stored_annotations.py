@@ -13,7 +13,7 @@ from agent_kernel.core.events import ContextBuilt
 ANNOTATIONS = "asides"
 """Key in the record of a turn: {calls: [...], notices: [...], context: {...}}, without empty entries."""
 EDITED = "edited"
-"""Key in the approval of a call: the text that a person wrote in place of the proposed one."""
+"""Key in the approval of a call: the text that a person wrote in place of the proposed text."""
 
 
 class StoredAnnotations:
@@ -41,7 +41,7 @@ class StoredAnnotations:
 
     def take_edit(self, call: str) -> str | None:
         """Remove the annotations of a call that ended, and return the text that a person wrote in place of the proposed
-        one; None if the person changed nothing."""
+        text; None if the person changed nothing."""
         approval = self.take(call).get("approval")
         edited = approval.get(EDITED) if isinstance(approval, Mapping) else None
         return edited if isinstance(edited, str) else None

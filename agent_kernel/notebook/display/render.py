@@ -51,7 +51,8 @@ Bundle = dict[str, Any]
 class Card:
     """The data that are displayed for one tool call: its name, where it runs, its code, state and output. ``state`` is
     text for the user; ``open`` means that the call is running or waiting for an answer. ``corrects`` is the card of the
-    failed call whose program this call repeats with a correction. It is shown folded in this card."""
+    failed call whose program this call repeats with a correction. The card of the failed call is shown folded in this
+    card."""
 
     call: str
     name: str
@@ -118,7 +119,7 @@ class AnswerVersion:
     ``branch``.
 
     If the cell was run again, ``replaces`` is the id of the turn of its earlier answer. That turn stays on the branch
-    ``kept_on``, with the ``later`` turns that followed it.
+    ``kept_on``; ``later`` is the number of turns that followed it there.
     """
 
     branch: str = ""

@@ -38,15 +38,16 @@ ABOVE = "The result is the table above."
 
 
 class Screen(Protocol):
-    """The interface of a display of one turn. Each kind of output starts a new segment below the previous ones;
-    ``text`` and ``reasoning`` extend the last segment if it is of the same kind."""
+    """The interface of a display of one turn. The display is a sequence of segments, such as one output of a cell each.
+    Every call starts a new segment below the previous ones; ``text`` and ``reasoning`` extend the last segment if it is
+    of the same kind."""
 
     def text(self, delta: str) -> None: ...
 
     def reasoning(self, delta: str) -> None: ...
 
     def card(self, card: Card) -> None:
-        """Show a card, or update one that is shown."""
+        """Show a card, or update the card if it is already shown."""
         ...
 
     def image(self, mime: str, data: str, alt: str) -> None: ...
@@ -122,7 +123,7 @@ class OutputSegment:
 
 class CellScreen:
     """Displays a turn in the outputs of one cell. ``render`` converts the text of the answer received so far to a MIME
-    bundle. With the default one, an answer that repeats a table of the cell is displayed as a reference to the
+    bundle. With the default ``render``, an answer that repeats a table of the cell is displayed as a reference to the
     table."""
 
     def __init__(self, publisher: Any, render: Callable[[str], Bundle] = text_bundle) -> None:

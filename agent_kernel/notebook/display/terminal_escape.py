@@ -7,14 +7,14 @@ import re
 SEQUENCE = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
 )
-"""Matches control sequences (ECMA-48): CSI, strings such as OSC with their content, and short ones."""
+"""Matches control sequences (ECMA-48): CSI, strings such as OSC with their content, and short sequences."""
 CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 UNFINISHED = re.compile(r"(?:\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b\x9c]{0,500}\x1b?|[ -/]*)|\x9b[0-?]*[ -/]*|\r)\Z")
 """Matches the end of a piece of text if it may be the beginning of a control sequence that the next piece completes. A
-sequence that contains a string, such as a window title, is held back up to 500 characters; a longer one is printed as
-text."""
+sequence that contains a string, such as a window title, is held back up to 500 characters; a longer sequence is printed
+as text."""
 
 
 class PartialText:

@@ -99,8 +99,8 @@ class DraftApplier:
         return list(new), list(changed)
 
     def apply(self, names: Sequence[str], screen: Screen) -> None:
-        """Apply ``names``, or all changes of the draft if there are none (``%agent keep``). Raises AgentError if a name
-        is unknown or the changes cannot be applied."""
+        """Apply the changes of the variables ``names``, or all changes of the draft if ``names`` is empty (``%agent
+        keep``). Raises AgentError if a name is unknown or the changes cannot be applied."""
         drafted_names = [name for call in self.drafts.done for name in call.changes.names]
         if unknown := [name for name in names if name not in drafted_names]:
             existing = f", only: {', '.join(dict.fromkeys(drafted_names))}" if drafted_names else ""

@@ -57,8 +57,8 @@ class NoFrontEnd(PermissionError):
 
 
 def become_draft(shell: Any, ends: ChildEnds) -> NoReturn:
-    """Turn the process into the keeper of a draft; called in the child right after the fork. The keeper is the
-    parent of the process that runs code, and of orphans that code leaves behind. It runs no code of the model. Never
+    """Turn the process into the keeper of a draft; called in the child right after the fork. The keeper is the parent
+    of the process that runs code, and of orphans that code leaves behind. The keeper runs no code of the model. Never
     returns."""
     try:
         draft_keeper.prepare()
@@ -177,7 +177,7 @@ class Fallback:
 
     @classmethod
     def fork(cls, ends: ChildEnds, channel: DraftChannel, keeper: int) -> Fallback | None:
-        """Fork. Returns in both processes; in the new one only after the kernel has woken it. Returns None when the
+        """Fork. Returns in both processes; in the new process only after the kernel has woken it. Returns None when the
         system cannot create a process."""
         state, offsets = random.getstate(), _offsets()
         dropped, drop = os.pipe()
@@ -318,8 +318,8 @@ def _restore_random(state: object) -> None:
 
 
 def _cut_off(shell: Any) -> None:
-    """Replace everything that uses a socket or thread of the kernel: it now fails, or writes to the draft's own
-    streams."""
+    """Replace everything that uses a socket or thread of the kernel. The replacements raise an error, or write to the
+    draft's own streams."""
     gc.freeze()
     streams = {"stdout": sys.stdout, "stderr": sys.stderr}
     sys.stdout, sys.stderr = _open_stream(1), _open_stream(2)

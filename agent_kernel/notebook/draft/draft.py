@@ -71,8 +71,8 @@ class DraftedCall:
 
 
 class ProgramReview(NamedTuple):
-    """The conditions for code of a turn to run in the draft. ``refuse`` returns why code must not run, or "". With the
-    program ``reference``, a program that is tried succeeds only if it prints the same and leaves equal variables."""
+    """The conditions for code of a turn to run in the draft. ``refuse`` returns why code must not run, or "". A tried
+    program must print the same and leave equal variables as the program ``reference`` (empty: none)."""
 
     refuse: Callable[[str], str] = lambda code: ""
     reference: str = ""
@@ -82,8 +82,9 @@ NO_REVIEW = ProgramReview()
 
 
 class Drafts:
-    """Manages the draft of one kernel. ``done`` lists the calls of the current copy, or of the last one, in order. It
-    does not contain failed calls: their code is never offered to the user or combined with other code."""
+    """Manages the draft of one kernel, a copy of it in which the model's code runs. ``done`` lists the calls of the
+    current copy, or of the last copy, in order. It does not contain failed calls: their code is never offered to the
+    user or combined with other code."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
@@ -162,7 +163,7 @@ class Drafts:
         outcome describes the variables that the program changed, and those in ``names`` that it created.
 
         There are fewer outcomes than programs if TRIALS_S seconds have passed or the copy ends. A program that the
-        review refuses has an error as its outcome. Nothing is displayed. Raises KeyboardInterrupt."""
+        ProgramReview refuses has an error as its outcome. Nothing is displayed. Raises KeyboardInterrupt."""
         reference = self._review.reference
         programs = [reference, *programs] if reference else list(programs)
         outcomes: list[ProgramOutcome] = []
@@ -211,7 +212,7 @@ class Drafts:
         return text if text.partition("\n")[0] in DATA_TITLES else ""
 
     def has_equal_outcome(self, reference: str, program: str) -> bool:
-        """Return whether both programs print the same and leave equal variables in a fresh copy of the kernel."""
+        """Return whether both programs print the same and leave equal variables from the same state of a new draft."""
         self.drop()
         with self.reviewing(ProgramReview(reference=reference)):
             outcomes = self.try_programs([program], ())
@@ -331,8 +332,7 @@ class Drafts:
         )
 
     def _cell_runs(self, info: Any) -> None:
-        """Drop the copy when the user's code runs, because that code may change the kernel's state, which the copy
-        duplicates."""
+        """Drop the copy when the user's code runs, because that code may change the state of the kernel."""
         source = str(info.raw_cell or "")
         # Code of a turn runs without history. It may be the same text as the prompt of the turn.
         metadata = metadata_of_code(self._shell, source) if info.store_history else {}

@@ -22,9 +22,9 @@ class ChildEnds(NamedTuple):
     """File descriptors and state that the forked child gets.
 
     The child reads ``requests`` and writes ``results``. ``out`` and ``err`` receive output that does not pass through
-    Python's streams. The keeper writes to ``reports``. A byte on ``wake`` wakes the fallback. ``directory`` is where
-    the draft may write, ``parent`` the kernel's process id, and ``random`` the state of the kernel's random
-    generator."""
+    Python's streams. The keeper writes to ``reports``. A byte on ``wake`` wakes the ``child_process.Fallback``.
+    ``directory`` is where the draft may write, ``parent`` the kernel's process id, and ``random`` the state of the
+    kernel's random generator."""
 
     requests: int
     results: int
@@ -64,8 +64,8 @@ def keep(draft: int, ends: ChildEnds) -> None:
 
 
 def lead(pid: int) -> None:
-    """Put ``pid`` into a process group of its own, in which everything it starts stays. Both sides of the fork call
-    it, so that the group exists no matter which side runs first."""
+    """Put ``pid`` into a process group of its own, in which everything it starts stays. Parent and child both call this
+    function after a fork, so that the group exists no matter which of them runs first."""
     with contextlib.suppress(OSError):
         os.setpgid(pid, 0)
 

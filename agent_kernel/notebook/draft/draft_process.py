@@ -40,7 +40,7 @@ MAX_LEFT = 1000
 PREFIX = "agent-draft-"
 """Prefix of temporary directories; the process id of the kernel follows."""
 MAX_SHOWN = 96 << 20
-"""Limit in bytes of pictures and values displayed per call; further ones are left out."""
+"""Limit in bytes of pictures and values displayed per call; the others are left out."""
 
 OnText: TypeAlias = Callable[[str, str], None]
 OnShow: TypeAlias = Callable[[Mapping[str, Any]], None]
@@ -185,8 +185,8 @@ class DraftProcess:
             raise DraftEnded(f"the copy of the kernel cannot be jailed: {refused}")
 
     def _restore(self) -> bool:
-        """End the process of a failed call and everything it started, and wake the fallback to take its place. Returns
-        False if there is no fallback or it cannot continue; the draft has then ended."""
+        """End the process of a failed call and everything it started, and wake the sleeping fallback, the draft from
+        before the call. Returns False if there is no fallback or it cannot continue; the draft has then ended."""
         asleep, self._asleep = self._asleep, 0
         try:
             if asleep == 0 or not self._wait_for_end():

@@ -26,7 +26,7 @@ MAX_LOOKED_AT = 20_000
 class HangDetector:
     """Watches the process of a draft. The process hangs if all of this holds for HANG_S seconds: it prints nothing,
     uses no CPU time, every thread waits for a lock, and no program that it started runs. ``asleep`` is the process id
-    of the fallback, which does not count as such a program."""
+    of the fallback (the sleeping copy of the draft from before the call), which does not count as such a program."""
 
     def __init__(self, pid: int, group: int, directory: str, memory_mb: int) -> None:
         self._pid = pid
@@ -106,9 +106,9 @@ def _parent_and_group(pid: int) -> tuple[int, int]:
 
 
 def _memory_mb(pids: Sequence[int], most_mb: int) -> int:
-    """Return the memory of the draft's processes that they do not share with this process, their kernel. The first
-    estimate counts shared memory once per process, so it is never too low, and is cheap. Only if it exceeds
-    ``most_mb`` the exact figure is read, which takes some milliseconds per gigabyte."""
+    """Return the memory of the draft's processes that they do not share with this process (the kernel). The first
+    estimate counts shared memory once per process, so it is never too low, and is cheap. Only if it exceeds ``most_mb``
+    the exact figure is read, which takes some milliseconds per gigabyte."""
     roughly = sum(read_kib(f"/proc/{pid}/status", "RssAnon:", "VmSwap:") for pid in pids) >> 10
     if roughly <= most_mb:
         return roughly

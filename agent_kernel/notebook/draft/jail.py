@@ -29,13 +29,13 @@ FILE_MB = 512
 SHARED_MEMORY = "/dev/shm"
 SHARED_MB = 128
 FILES = 4096
-"""Limit of open files. Raised if the kernel has many open, because their numbers stay taken."""
+"""Limit of open files. The limit is higher if the kernel has many files open, because their numbers stay taken."""
 NEW_MOUNTS, NEW_USER = 0x20000, 0x10000000
 PRIVATE, NO_PROGRAMS = 0x4000 | 0x40000, 0x2 | 0x4 | 0x8
 """The mount flags MS_REC | MS_PRIVATE, and MS_NOSUID | MS_NODEV | MS_NOEXEC."""
 MAX_COVERED = 1000
-"""Limit of hidden directories covered below a visible one (about 20 microseconds each). If there are more, the draft
-cannot list the visible directory."""
+"""Limit of hidden directories that are covered below one visible directory (about 20 microseconds each). If there are
+more, the draft cannot list the visible directory."""
 FIXED = 0x10
 """The mmap flag MAP_FIXED, the same on both architectures."""
 COPIED_MB = 512
@@ -107,8 +107,8 @@ def _mount_shared_memory() -> list[str]:
 
 
 def follow_parent(parent: int, by: int = signal.SIGKILL) -> None:
-    """Ask the system to send ``by`` to this process when ``parent`` ends; if it has ended already, this process ends
-    now. Raises OSError."""
+    """Ask the system to send the signal ``by`` to this process when ``parent`` ends; if ``parent`` has already ended,
+    this process ends now. Raises OSError."""
     privileges.die_with_parent(by, parent)
 
 
@@ -156,7 +156,8 @@ def _view(own: str) -> tuple[list[str], list[str]]:
 
 
 def _parts_without(directory: str, hidden: Sequence[str]) -> list[str]:
-    """Return the paths of the largest files and directories in ``directory`` that contain no path of ``hidden``."""
+    """Return the paths of files and directories in ``directory`` that contain no path of ``hidden``. A directory
+    without hidden paths is returned as a whole; otherwise its entries are searched."""
     if directory in hidden:
         return []
     if not visible_paths.holds(directory, hidden):
@@ -169,9 +170,9 @@ def _parts_without(directory: str, hidden: Sequence[str]) -> list[str]:
 
 
 def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool:
-    """Mount an empty, inaccessible directory over each hidden one below ``directory``, so that ``directory`` can be
-    listed without revealing their content. Directories that contain something ``needed`` are left open. Returns
-    False if there are too many or the system refuses."""
+    """Mount an empty, inaccessible directory over each hidden directory below ``directory``, so that ``directory`` can
+    be listed without revealing their content. Directories that contain something ``needed`` are left open. Returns
+    False if there are too many hidden directories or if the system refuses a mount."""
     inside = {
         path for path in (*visible_paths.private_below(directory), *hidden) if visible_paths.holds(directory, [path])
     }

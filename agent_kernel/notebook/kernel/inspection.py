@@ -34,7 +34,7 @@ from agent_kernel.notebook.kernel.variable_summary import (
 )
 
 PATIENCE_S = 0.5
-"""Time limit in seconds for one value."""
+"""Time limit in seconds for inspecting one value."""
 ALL_S = 5.0
 LINE = 200
 ROWS = 5
@@ -83,8 +83,8 @@ def user_variables(shell: Any) -> list[str]:
 
 def executions(shell: Any, history: Any, numbers: tuple[int, ...] = (), chars: int = CHARS) -> str:
     """Describe the executed cells in one line each, newest last. With ``numbers``, describe only the executions with
-    these numbers, each with its source, value and error. ``history`` is an ExecutionHistory, or None in a kernel
-    without one."""
+    these numbers, each with its source, value and error. ``history`` is an ExecutionHistory, or None in a kernel that
+    has no history."""
     sources: list[str] = list(shell.user_ns.get("In", ())) or [""]
     if not numbers:
         recent = [number for number in range(1, len(sources)) if sources[number].strip()][-20:]

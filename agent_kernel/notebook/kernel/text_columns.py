@@ -73,7 +73,7 @@ def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
 
 
 def _are_times(texts: Sequence[str]) -> bool:
-    """Return whether most of the texts are durations or times of day, and the others have no digits ("did not
+    """Return whether most of the texts are durations or times of day, and the other texts have no digits ("did not
     start")."""
     others = [text for text in texts if not TIME.fullmatch(text.strip())]
     return 2 * len(others) < len(texts) and not any(re.search(r"\d", text) for text in others)

@@ -34,7 +34,7 @@ MAX_SCANNED_ROWS = 100_000
 MAX_LOOKED_AT = 1_000
 """Number of cells of an object column that must be plain values before its distinct values are computed."""
 MAX_CODE = 1_500
-"""Number of characters of a function's source that are shown."""
+"""Maximum number of characters of a function's source that is shown; longer source is left out."""
 SHORT = 60
 NAME_IN_BRACES = re.compile(r"(?<!\{)\{([A-Za-z_]\w*)\}(?!\})")
 PLAIN = (bool, int, float, complex, types.NoneType)
@@ -46,9 +46,9 @@ HISTORY = {"In", "Out"}
 EVERYDAY_WORDS = {"a", "i", "name", "date", "time", "type", "id", "value", "values", "text", "number", "index"}
 """Names of columns, in lower case, that also occur in questions about anything else ("What is your name?")."""
 MAX_TABLES = 3
-"""Number of data frames that are described because of their columns."""
+"""Maximum number of data frames that are described because the prompt names their columns."""
 MAX_NEWEST = 2
-"""Number of data frames that are described where the prompt names no data."""
+"""Maximum number of data frames that are described where the prompt names no data."""
 
 
 def named_in_braces(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
@@ -64,8 +64,8 @@ def without_braces(prompt: str, names: Iterable[str]) -> str:
 
 def tables_mentioned(prompt: str, namespace: Mapping[str, Any]) -> list[str]:
     """Return the data frames and series whose name occurs as a word in the prompt. The names ``a`` and ``I`` do not
-    count, because they are also words. If there are none, return the data frames whose columns the prompt names ("plot
-    rain_mm by month")."""
+    count, because they are also words. If the prompt names no data frame or series, return the data frames whose
+    columns the prompt names ("plot rain_mm by month")."""
     words = dict.fromkeys(re.findall(r"(?<![\w.])[A-Za-z_]\w*", prompt))
     table_names = [name for name in words if name not in ONE_LETTER_WORDS and is_table(namespace.get(name))]
     return table_names or _tables_with_columns({word.lower() for word in words} - EVERYDAY_WORDS, namespace)
@@ -88,10 +88,10 @@ def _tables_with_columns(words: set[str], namespace: Mapping[str, Any]) -> list[
 def describe_data(
     prompt: str, namespace: Mapping[str, Any], *, named: Iterable[str] = (), earlier: str = "", newest: bool = True
 ) -> list[str]:
-    """Describe the data that a turn is about: the data that the prompt names, and the variables ``named``. If there are
-    none ("And the largest one?"), describe the data that the prompts ``earlier`` named; if there are none either and
-    ``newest`` is true, the newest tables. The first line is the title of the note; the list is empty if there is no
-    data."""
+    """Describe the data that a turn is about: the data that the prompt names, and the variables ``named``. If the
+    prompt names no data and ``named`` is empty ("And the largest one?"), describe the data that the prompts ``earlier``
+    named; if they named no data either and ``newest`` is true, describe the newest tables. The first line is the title
+    of the note; the list is empty if there is no data."""
     title = NAMED
     names = list(dict.fromkeys([*(name for name in named if name in namespace), *find_mentioned(prompt, namespace)]))
     if not names:

@@ -213,8 +213,8 @@ class CellTurns:
         self._background.follow(started["turn"], CellTurn(around, _summary(started, prompt.cell)), screen)
 
     def _propose_tried(self, turn: str, screen: Screen, task: CellTask) -> None:
-        """Propose the last program that the turn ran in the draft. If the request has a reference program, the proposed
-        program must have the same outcome."""
+        """Propose the last program that the turn ran in the draft. If the request's review has a reference program, the
+        program is proposed only if its outcome equals that of the cell that it would replace."""
         code = next((call.code for call in reversed(self._drafts.done) if call.turn == turn), "")
         if not code or (task.review.reference and not self._drafts.has_equal_outcome(task.source, code)):
             screen.line(task.none)

@@ -98,7 +98,8 @@ class Commands:
         self._groups = (self, *groups, *others, self._export, self.conversation)
 
     def run(self, line: str) -> None:
-        """Run a line of the form ``COMMAND ARGUMENTS``; an empty line shows the status. Raises AgentError."""
+        """Run a line of the form ``COMMAND ARGUMENTS``; an empty line shows the status. Raises AgentError for an
+        unknown command, and whatever the command raises."""
         name, _, arguments = line.strip().partition(" ")
         name = name or "status"
         if name not in HELP:

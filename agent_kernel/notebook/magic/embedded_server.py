@@ -123,7 +123,8 @@ class EmbeddedServer:
         atexit.register(self.close)
 
     def _wait_for_url(self) -> str:
-        """Wait until the server accepts requests, and return its address, which it prints then. Raises AgentError."""
+        """Wait until the server accepts requests, and return its address, which it prints then. Raises AgentError if
+        the server ends or does not start within START_S seconds."""
         assert self._process is not None
         assert self._log is not None
         end = time.monotonic() + START_S
@@ -139,7 +140,8 @@ class EmbeddedServer:
         raise AgentError(f"the server did not start within {START_S:.0f} s:\n{self._tail()}")
 
     def _read_environment(self, server: ServerClient) -> dict[str, str]:
-        """Return the environment that the server gives to its kernels. Raises AgentError."""
+        """Return the environment that the server gives to its kernels. Raises AgentError if the server answers with an
+        error."""
         try:
             return dict(server.call("GET", "binding", timeout=START_S)["environment"])
         except AgentKernelError as error:

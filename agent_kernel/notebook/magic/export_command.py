@@ -1,5 +1,5 @@
 """Implements ``%agent export``, ``import`` and ``clear outputs``, which write the conversation of this notebook to a
-file, read one from a file, and remove the outputs of tool calls from it."""
+file, read a conversation from a file, and remove the outputs of tool calls from it."""
 
 from __future__ import annotations
 

@@ -96,8 +96,8 @@ def build_explain_request(shell: Any, executions: ExecutionHistory, words: str) 
 
 
 def build_improve_request(shell: Any, executions: ExecutionHistory, words: str) -> CellTask:
-    """Build the request for a better version of the last cell. Raises AgentError when no cell ran or the last
-    one failed."""
+    """Build the request for a better version of the last cell. Raises AgentError when no cell ran or the last cell
+    failed."""
     number, source = _last_cell(shell, executions)
     if executions.of(number)[1]:
         raise AgentError(f"the cell In[{number}] failed; %agent fix corrects it.")

@@ -117,7 +117,7 @@ class AgentMagics(Magics):
         return self._drafts.describe_data(prompt, options)
 
     def describe_files(self, prompt: str) -> str:
-        """Describe the files that the prompt names, or return "" if there are none; the server calls this for a turn
+        """Describe the files that the prompt names, or return "" if it names no files; the server calls this for a turn
         that no cell started."""
         from agent_kernel.notebook.turn.file_previews import describe_files
 

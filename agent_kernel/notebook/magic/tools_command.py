@@ -19,7 +19,7 @@ them, which may take a while."""
 
 
 def show_tools(line: str, context: CommandContext, tool_fields: Mapping[str, Any]) -> None:
-    """Show the tools that the model calls in the next turn, and which others it never calls. ``tool_fields`` are the
+    """Show the tools that the model calls in the next turn, and the tools that it never calls. ``tool_fields`` are the
     fields of a turn's body that determine its tools."""
     arguments = CommandArguments(line)
     answer = context.server.call("POST", "tools", tool_fields, timeout=TIMEOUT_S)

@@ -28,8 +28,8 @@ EVERY_S = 2.0
 MAX_TURNS = 20
 """Number of newest turns read per poll. Changes of older turns are not reported."""
 UNTIL_S = 600.0
-"""Seconds for which the kernel polls on behalf of a view after the view last requested it. An open page repeats the
-request whenever the kernel is idle; a closed page does not, so its polling ends."""
+"""Seconds for which the kernel polls on behalf of a view (one display of the widget) after the view last requested it.
+An open page repeats the request whenever the kernel is idle; a closed page does not, so its polling ends."""
 
 
 class Relay:
@@ -143,7 +143,7 @@ class Relay:
 
 
 def check_path(path: str) -> str:
-    """Return ``path`` if it stays below ``agent/v1``. Raises InvalidRequest."""
+    """Return ``path`` if it stays below ``agent/v1``. Raises InvalidRequest for any other path."""
     bare = path.partition("?")[0]
     steps = re.sub(r"%2e", ".", bare, flags=re.IGNORECASE).split("/")
     if not PATH.fullmatch(path) or bare.startswith("/") or {".", ".."} & set(steps):
@@ -223,8 +223,8 @@ class SessionPoll:
                     self._thread = None
 
     def _targets(self) -> list[tuple[str, str]]:
-        """Return the watched (view, target) pairs. If there are none, the thread ends; the next watching view starts a
-        new one."""
+        """Return the watched (view, target) pairs. If no view watches a target, the thread ends; the next view that
+        does starts a new thread."""
         with self._lock:
             now = time.monotonic()
             for key in [key for key, until in self._until.items() if until <= now]:

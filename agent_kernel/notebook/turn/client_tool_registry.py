@@ -58,8 +58,8 @@ class ClientTools:
         return name in self._declared
 
     def find(self, name: str, *, returns_value: bool = False) -> ClientTool | None:
-        """Return the tool, or None if there is none. With ``returns_value``, the outcome of a tool that runs code
-        includes the value of the program's last statement."""
+        """Return the tool ``name``, or None if this kernel has no such tool. With ``returns_value``, the outcome of a
+        tool that runs code includes the value of the program's last statement."""
         if name in self._table:
             tool = self._table[name]
             runs_code = tool.code == self._prepare_code

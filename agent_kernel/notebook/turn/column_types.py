@@ -18,11 +18,12 @@ least one of the days is above 12."""
 DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")
 THOUSANDS = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 MAX_VALUES = 8
-"""The distinct values of a column are listed if there are no more than these, as those of a data frame are."""
+"""Maximum number of distinct values of a column that are listed; a column with more values is not listed. The
+description of a data frame has the same limit."""
 MAX_LISTED = 10
 """Maximum number of columns whose values are listed."""
 VALUE = 40
-"""A longer value, in characters, is shortened."""
+"""Maximum characters of a listed value; a longer value is shortened."""
 TYPES: tuple[tuple[str, Callable[[str], bool]], ...] = (
     ("int64", lambda text: bool(re.fullmatch(r"[+-]?\d{1,18}", text))),
     ("float64", lambda text: bool(re.fullmatch(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|nan|inf", text))),
@@ -68,7 +69,7 @@ def column_type(cells: Sequence[str]) -> str:
 
 
 def has_several_forms(dates: Sequence[str]) -> bool:
-    """Return whether dates are written in several forms. pandas reads the form from the first one, and leaves a column
+    """Return whether dates are written in several forms. pandas reads the form from the first date, and leaves a column
     with other forms as text unless it is told ``date_format="mixed"``."""
     present = (text for cell in dates if (text := cell.strip()) not in MISSING)
     return len({re.sub(r"\d+", "0", re.sub(r"[A-Za-z]+", "a", text)) for text in present}) > 1

@@ -1,5 +1,5 @@
-"""Decides where the Python of a turn runs: in the place that the user chooses, else in a draft if this kernel can be
-forked."""
+"""Decides where the Python of a turn runs (in the kernel, in a draft or in the sandbox): where the user chooses,
+otherwise in a draft if this kernel can be forked."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def run_request(shell: Any, drafts: Drafts, line: str) -> None:
 
 
 class ExecutionTarget:
-    """Decides where the Python of each turn runs. ``default`` is the place for cells that do not choose one; "" means a
-    draft where a draft is possible, else the kernel after asking the user."""
+    """Decides where the Python of each turn runs. ``default`` is where the Python of cells that choose nothing runs; ""
+    means in a draft if a draft is possible, otherwise in the kernel after asking the user."""
 
     def __init__(self, shell: Any, drafts: Drafts) -> None:
         self._shell = shell
@@ -50,14 +50,14 @@ class ExecutionTarget:
         self.set_default(os.environ.get(VARIABLE, ""))
 
     def set_default(self, choice: str) -> None:
-        """Set the place where Python runs for cells that do not choose one. A value that is not in CHOICES restores the
-        built-in default."""
+        """Set where the Python of cells that choose nothing runs. A value that is not in CHOICES restores the built-in
+        default."""
         self.default = choice if choice in CHOICES else ""
 
     def of(self, choice: str, *, live_is_allowed: bool = False) -> str:
-        """Return where the Python of one turn runs: "live", "draft" or "sandbox". ``choice`` is the place that the cell
-        chooses, or "". ``live_is_allowed`` means that the user lets code run in the kernel without asking; then a draft
-        is used only if the user chose it."""
+        """Return where the Python of one turn runs: "live", "draft" or "sandbox". ``choice`` is what the cell chooses,
+        or "" if it chooses nothing. ``live_is_allowed`` means that the user lets code run in the kernel without asking;
+        then a draft is used only if the user chose it."""
         chosen = choice or self.default
         if chosen not in ("", "draft"):
             return chosen

@@ -72,7 +72,7 @@ class FileHead(NamedTuple):
 
 
 def describe_files(prompt: str) -> str:
-    """Describe existing files named in the prompt, at most MAX_FILES. Returns "" if there are none."""
+    """Describe existing files named in the prompt, at most MAX_FILES. Returns "" if the prompt names no file."""
     facts: list[str] = []
     for name in dict.fromkeys(quoted or plain for quoted, plain in NAMED.findall(prompt)):
         if len(facts) == MAX_FILES:
@@ -172,8 +172,9 @@ def _parquet_columns(path: str) -> str:
 
 
 def _workbook_rows(path: str) -> tuple[str, list[list[Any]]]:
-    """Return a text with the names of the sheets, and the cells of the first rows of the first sheet. The rows
-    are not read if the unpacked size is above MAX_WORKBOOK_BYTES, which is possible for a small file."""
+    """Return a text with the names of the sheets, and the cells of the first rows of the first sheet. The rows are not
+    read if the unpacked size is above MAX_WORKBOOK_BYTES, which is possible even for a small file, because workbooks
+    are compressed."""
     from openpyxl import load_workbook
 
     with zipfile.ZipFile(path) as archive:

@@ -30,7 +30,7 @@ from agent_kernel.notebook.turn.session_permissions import LIVE
 
 Note = dict[str, str]
 MAX_EARLIER = 2_000
-"""Characters of earlier prompts that are searched for names of data."""
+"""Maximum number of characters of earlier prompts that are searched for names of data."""
 NOT_IN_BACKGROUND = (
     "a background turn runs Python in the sandbox, on copies of the variables you name. "
     "Leave out --in {where}, or --background."

@@ -97,7 +97,7 @@ def check_name(name: str) -> None:
 
 def resolve_type(text: str, namespace: Mapping[str, Any]) -> ResultType:
     """Return the type that ``text`` names, looked up in ``namespace``. Names, dots, brackets and ``|`` are allowed;
-    nothing is evaluated. Raises AgentError."""
+    nothing is evaluated. Raises AgentError if the text names no type."""
     try:
         kind = _resolve(ast.parse(text.strip(), mode="eval").body, namespace) if len(text) <= MAX_TYPE else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -273,7 +273,8 @@ def _unbox(value: Any, kind: Any) -> Any:
 
 
 def _fit(value: Any, kind: Any) -> Any:
-    """Return the value if it has the type. A whole number fits int and float alike. Raises ValueError."""
+    """Return the value if it has the type. A whole number fits int and float alike and is converted. Raises ValueError
+    if the value has another type."""
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         fits = any(type(value) is type(part) and value == part for part in parts)

@@ -45,8 +45,8 @@ HASH = re.compile(r"[0-9a-f]{64}")
 
 class StoredAnswers:
     """Shows stored answers. Counts how often each prompt has occurred since the kernel started: if the front end sends
-    no cell ids, the first cell with a prompt gets the first answer to this prompt, the second cell the second, and so
-    on."""
+    no cell ids, the first cell with a prompt gets the first answer to this prompt, the second cell with the prompt gets
+    the second answer, and so on."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell

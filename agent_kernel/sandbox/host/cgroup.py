@@ -26,7 +26,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Cgroups:
-    """The places where groups can be created. ``parents`` maps a controller to (parent directory, version)."""
+    """The places where control groups can be created. ``parents`` maps a controller to (parent directory, version)."""
 
     parents: Mapping[str, tuple[Path, int]] = field(default_factory=dict)
 

@@ -112,8 +112,8 @@ class JailFactory:
         return await self._enter(process, support_here.plan, cell, self.interpreter)
 
     async def fill(self) -> None:
-        """Start processes until the configured number of warm ones is ready. Does nothing if this system supports no
-        sandbox."""
+        """Start processes until the configured number of warm processes (started, but without a session) is ready. Does
+        nothing if this system supports no sandbox."""
         if len(self._warm) >= self.policy.warm or (await self.support()).plan is None:
             return
         async with self._filling:

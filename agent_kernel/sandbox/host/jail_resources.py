@@ -12,7 +12,7 @@ from agent_kernel.sandbox.host.proxy import Proxy, ProxyPolicy
 
 EXTRA = 4
 """Number of processes and threads that a group may contain in addition to those of the session's code: the supervisor,
-process 1 and short-lived ones."""
+process 1 of the namespace, and short-lived processes."""
 
 
 class JailResources:

@@ -48,7 +48,7 @@ ENTER_S = 60.0
 """Time limit in seconds for starting a process and for jailing it. It is long enough for busy machines."""
 END_S = 2.0
 BUFFER = 1 << 20
-"""Limit in bytes of the copies of variables and the pictures that are received at once."""
+"""Limit in bytes of the buffer that receives messages of the worker, among them copies of variables and pictures."""
 
 
 class JailedProcess:

@@ -17,8 +17,8 @@ Network = Literal["none", "loopback", "full"]
 REQUIRED = ("limits", "no_new_privs", "landlock", "seccomp")
 """Layers without which no code runs. They keep files, sockets and other processes out of reach."""
 WANTED = ("namespaces", "mounts", "pids", "uid", "capabilities", "network", "memory", "processes")
-"""Layers that are applied where the system supports them. Missing ones are reported by ``report()`` and in every
-result; in mode ``on`` they are required."""
+"""Layers that are applied where the system supports them. A missing layer is reported by ``report()`` and in every
+result; in mode ``on`` these layers are required."""
 LAYERS = (*REQUIRED, *WANTED)
 
 

@@ -187,7 +187,7 @@ class LinuxSandbox:
         return RESTARTED.format(why=EARLIER_LIFE) if self._mark(self.workdir(session)).exists() else ""
 
     async def reset(self, session: SessionKey) -> None:
-        """End the session's process once it is idle. The next run starts a new one."""
+        """End the session's process once it is idle. The next run starts a new process."""
         place = self._places.get(session)
         if place is not None:
             async with place.lock:
@@ -325,7 +325,8 @@ def _unique_paths(paths: Sequence[Path]) -> tuple[Path, ...]:
 
 
 def _check_given(variables: Sequence[Variable]) -> None:
-    """Validate variables for the sandbox. Raises InvalidRequest."""
+    """Validate variables for the sandbox. Raises InvalidRequest for an invalid name, or if the variables are too large
+    together."""
     for copied in variables:
         _check_name(copied.name)
     if sum(len(variable.data) for variable in variables) > variable_transfer.MAX_BYTES:

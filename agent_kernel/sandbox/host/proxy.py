@@ -137,7 +137,7 @@ class Proxy:
             await _shut(streams[1])
 
     async def _open(self, place: FetchTarget) -> Streams:
-        """Connect to the first address that answers. Raises OSError."""
+        """Connect to the first address that answers. Raises OSError if no address answers."""
         problem: OSError = OSError("it has no address")
         for address in place.addresses:
             try:
@@ -152,7 +152,7 @@ class Proxy:
 
 def target_of(head: bytes) -> ProxyTarget:
     """Return the target of a proxy request. ``head`` is the request up to and including the empty line after its
-    headers. Raises InvalidRequest."""
+    headers. Raises InvalidRequest for a request that is not meant for a proxy or that names no valid host and port."""
     lines = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     words = lines[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1.") or b"\0" in head:

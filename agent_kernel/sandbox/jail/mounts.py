@@ -30,7 +30,7 @@ process cannot reach it."""
 
 class FileTree:
     """The new file tree of the jail. It is built at ``/new`` while the old tree is mounted at ``/old``; ``switch``
-    leaves the old tree permanently. Raises OSError."""
+    leaves the old tree permanently. The methods raise OSError if the system refuses a mount."""
 
     def __init__(self, scratch: str) -> None:
         """Create the mount points ``new`` and ``old`` in ``scratch``, an existing directory. A mount that only this
@@ -79,8 +79,8 @@ class FileTree:
 
     def hide(self, paths: Iterable[str], *, but: str) -> None:
         """Cover every path of ``paths`` that lies inside a visible path. A directory is covered with an empty
-        directory, a file with one that cannot be opened. A covered directory that contains ``but`` stays writable, so
-        that ``but`` can be mounted in it later."""
+        directory, a file with a file that cannot be opened. A covered directory that contains ``but`` stays writable,
+        so that ``but`` can be mounted in it later."""
         for path in paths:
             if not self._is_covered(path) or os.path.islink("/new" + path):
                 continue
@@ -101,7 +101,7 @@ class FileTree:
         mount("proc", "/new/proc", "proc", _NOSUID | _NODEV | _NOEXEC)
 
     def switch(self) -> None:
-        """Make the new tree the root and detach the old one."""
+        """Make the new tree the root and detach the old tree."""
         assert libc is not None
         os.chdir("/new")
         # Stack the old tree on the same directory and unmount it there, see pivot_root(2), "pivot_root(".", ".")".
@@ -209,7 +209,7 @@ def _bind(source: str, target: str, *, write: bool, device: bool = False) -> Non
 
 
 def _make_mount_point(source: str, target: str) -> None:
-    """Create an empty file, or a directory if ``source`` is one, at ``target``."""
+    """Create a directory at ``target`` if ``source`` is a directory, otherwise an empty file."""
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
     elif not os.path.lexists(target):

@@ -53,8 +53,8 @@ def no_new_privileges() -> str:
 
 
 def die_with_parent(signal: int, parent: int = 0) -> None:
-    """Ask the kernel to send ``signal`` to this process when its parent ends. A change of the uid clears this, so
-    call it after ``switch_user``. ``parent`` is the expected parent if it is known; if it has ended already, this
+    """Ask the kernel to send ``signal`` to this process when its parent ends. A change of the uid clears this, so call
+    it after ``switch_user``. ``parent`` is the expected parent if it is known; if that process has already ended, this
     process ends now."""
     prctl(_PR_SET_PDEATHSIG, signal)
     if parent and os.getppid() != parent:

@@ -174,8 +174,8 @@ class Condition(NamedTuple):
 
 class Rule(NamedTuple):
     """Refuses the system call ``call`` with the error number ``code``; with 0 the call returns success and does
-    nothing. Without a test the call is always refused. With a test of kind ``among`` or ``none_of`` it is refused if
-    the test fails, with ``bits`` if the test succeeds."""
+    nothing. ``test`` is a condition on one argument of the call; without it the call is always refused. With a ``test``
+    of the kind ``among`` or ``none_of`` the call is refused if the condition is not met, with ``bits`` if it is met."""
 
     call: str
     code: int = errno.EPERM

@@ -163,8 +163,8 @@ def _visible(
 
 
 class _Listing(NamedTuple):
-    """The names in one directory, by kind. ``private`` has the entries of any kind that a jail must not show. The
-    others have the entries that are not private: ``folders``, ``files``, and ``others``, which are links and special
+    """The names in one directory, by kind. ``private`` has the entries of any kind that a jail must not show. The other
+    fields have the entries that are not private: ``folders``, ``files``, and ``others``, which are links and special
     files. ``is_plain`` is True if the directory contains only folders, files and links that are not private."""
 
     state: tuple[int, int, int]

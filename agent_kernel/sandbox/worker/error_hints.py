@@ -1,5 +1,5 @@
 """Writes hints about an error that its traceback does not contain: the columns of a table, names that are similar to a
-wrong one, the files of a folder. Standard library only.
+wrong name, the files of a folder. Standard library only.
 
 A model uses these hints to correct its program; without them it often repeats the line that failed.
 """
@@ -21,7 +21,7 @@ MAX_FACTS = 400
 MAX_NAMES = 20
 MAX_LOOKED_AT = 5_000
 """Maximum number of names, keys, files or variables that are examined; a larger object is described by its first
-ones."""
+entries."""
 PACKAGES = ("pandas", "numpy", "polars", "matplotlib", "seaborn", "plotly", "scipy", "sklearn", "statsmodels")
 SIZES = re.compile(r"shape|length|dimension|broadcast|align|size", re.IGNORECASE)
 

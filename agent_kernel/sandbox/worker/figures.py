@@ -1,5 +1,5 @@
-"""Displays matplotlib figures as notebooks do: at ``show``, and open ones at the end of a run. Runs inside the jail:
-standard library only.
+"""Displays matplotlib figures as notebooks do: when the code calls ``show``, and figures that are still open at the end
+of a run. Runs inside the jail: standard library only.
 
 No picture is displayed twice, even if the figure was also saved to a file or redrawn without a change. A figure that
 was saved and closed is displayed from its file.
@@ -21,8 +21,8 @@ from agent_kernel.sandbox.worker.import_hooks import Hook
 
 BACKEND = "agent_kernel_figures"
 DPI = 100.0
-"""The resolution in dots per inch that notebooks use. A figure with its own dpi is rendered with that, up to
-MAX_DPI."""
+"""The resolution in dots per inch that notebooks use. A figure with a resolution of its own is rendered with that
+resolution, but at most with MAX_DPI."""
 MAX_DPI = 300.0
 _SAVED = "_agent_kernel_saved"
 _FILES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif"}

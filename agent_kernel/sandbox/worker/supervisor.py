@@ -99,7 +99,8 @@ def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
 
 
 def _lead(pid: int) -> None:
-    """Create a process group, in which everything the worker starts stays and can be killed at once."""
+    """Move process ``pid`` to a process group of its own. Everything that it starts stays in this group and can be
+    killed at once."""
     try:
         os.setpgid(pid, 0)
     except OSError:
@@ -282,7 +283,7 @@ def _collect(child: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Kill every descendant. Orphans become our children, so this ends when there are none."""
+    """Kill every descendant. Orphans become our children, so this ends when no child is left."""
     while True:
         # If /proc is that of the jail, this lists no children. The jail's processes end with process 1, which is our
         # only child.

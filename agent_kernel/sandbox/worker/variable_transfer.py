@@ -30,7 +30,7 @@ class NotCopied(Exception):
 
 
 def give(namespace: dict[str, Any], variables: Sequence[Mapping[str, Any]]) -> None:
-    """Set all variables or none. Raises NotCopied if one cannot be decoded."""
+    """Set the ``variables`` in ``namespace``, all of them or none. Raises NotCopied if a variable cannot be decoded."""
     values: dict[str, Any] = {}
     for variable in variables:
         try:

@@ -40,7 +40,8 @@ class FrameworkFiles(Protocol):
 
 
 def check_path(scheme: str, place: str) -> Path:
-    """Return the path of an existing file or directory. Raises InvalidRequest."""
+    """Return the path of an existing file or directory. Raises InvalidRequest if nothing exists at ``place``;
+    ``scheme`` is the URL scheme that the error message suggests."""
     path = Path(place).expanduser()
     if not place or not path.exists():
         raise InvalidRequest(f"There is no file at {place!r}.", hint=f"Write {scheme}: and the path of the file.")

@@ -84,7 +84,7 @@ class AgentsSession:
 
     @property
     def session_settings(self) -> Any:
-        """Return the SDK's SessionSettings if the SDK is loaded, since parts of it accept nothing else; otherwise
+        """Return the SDK's SessionSettings if the SDK is loaded, since parts of the SDK accept no other type; otherwise
         ReadSettings."""
         if isinstance(self._settings, ReadSettings):
             self._settings = _settings_type()(self._settings.limit)

@@ -49,9 +49,9 @@ class SelectoolsStore:
 
     ``save`` appends the new messages, so that messages that have left the memory's window stay stored. ``load`` returns
     the window that was saved last. If a saved memory was edited, it continues on a new branch of the session. If two
-    memories continue the same beginning, the messages of both are stored in the order in which they arrive. Can be used
-    from any thread. Raises ValueError for ids that are empty, longer than 512 characters or contain control characters,
-    RuntimeError after ``close``, otherwise the errors of the store.
+    memories begin with the same messages and then differ, the new messages of both memories are stored in the order in
+    which they arrive. Can be used from any thread. Raises ValueError for ids that are empty, longer than 512 characters
+    or contain control characters, RuntimeError after ``close``, otherwise the errors of the store.
     """
 
     def __init__(
@@ -122,8 +122,8 @@ class SelectoolsStore:
         return self._bridge.run(self._sessions.info(self._key(session_id, namespace))) is not None
 
     def branch(self, source_id: str, new_id: str, namespace: str | None = None) -> None:
-        """Copy the session ``source_id`` with its limits and summary to ``new_id``. Raises ValueError if the source
-        does not exist, or if the target exists."""
+        """Copy the session ``source_id``, including the limits and the summary of its memory, to ``new_id``. Raises
+        ValueError if the source does not exist, or if the target exists."""
         source, target = self._key(source_id, namespace), self._key(new_id, namespace)
         self._bridge.run(self._sessions.branch(source, target))
 

@@ -28,7 +28,8 @@ FORM = {"session_id", "created_at", "updated_at", "memory"}
 
 
 def open_selectools(path: Path, namespace: str) -> FrameworkFiles:
-    """Return the sessions in the file or directory ``path``. Those without a namespace belong to ``namespace``."""
+    """Return the sessions in the file or directory ``path``. Sessions that selectools stored without a namespace belong
+    to ``namespace``."""
     return SelectoolsDirectory(path, namespace) if path.is_dir() else SelectoolsDatabase(path, namespace)
 
 
@@ -105,8 +106,8 @@ class SelectoolsDirectory:
 
 
 def _to_transcript(key: SessionKey, memory: Fields, times: Fields) -> Transcript:
-    """Convert a memory. selectools stores no times of messages, so each gets the time when the session began. Raises
-    InvalidRequest for a memory of another form."""
+    """Convert a memory. selectools stores no times of messages, so every message gets the time when the session began.
+    Raises InvalidRequest for a memory of another form."""
     bodies = [body.value for body in memory.each("messages")]
     created, updated = times.time("created_at"), times.time("updated_at")
     memory.get("max_messages", int)

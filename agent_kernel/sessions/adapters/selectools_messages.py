@@ -31,7 +31,7 @@ def messages_of(bodies: Sequence[Body]) -> list[Message]:
 
 
 def bodies_of(messages: Sequence[Message]) -> list[Body]:
-    """Convert messages to messages of selectools, as JSON objects. Those of agent-kernel's own agent and of other
+    """Convert messages to messages of selectools, as JSON objects. Messages of agent-kernel's own agent and of other
     programs are converted too; hidden messages are left out, except those that ``messages_of`` made."""
     bodies: list[Body] = []
     others: list[Message] = []

@@ -24,8 +24,8 @@ LONGEST_QUERY = 1_000
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """A memory as it was last loaded or saved: the texts of its messages, and ``head``, the seq of the session's newest
-    item at that time."""
+    """A memory as it was last loaded or saved: the texts of its messages, and ``head``, the sequence number of the
+    session's newest item at that time."""
 
     texts: Sequence[str]
     head: int
@@ -34,7 +34,7 @@ class SavedMemory:
 @dataclass(frozen=True, slots=True)
 class LoadedMemory:
     """A memory that was read from the store: ``memory`` in the form that ``ConversationMemory.from_dict`` accepts, and
-    ``head``, the seq of the session's newest item."""
+    ``head``, the sequence number of the session's newest item."""
 
     memory: Body
     head: int
@@ -53,8 +53,9 @@ class SavedSessions:
         self, key: SessionKey, memory: Body, last_saved: SavedMemory | None, *, used_before: bool
     ) -> SavedMemory:
         """Append the new messages of a memory. ``last_saved`` is the memory as it was last loaded or saved.
-        ``used_before`` is true if the caller has used this session before. A memory whose first message is not stored
-        then replaces the window; otherwise its messages are added to the window."""
+        ``used_before`` is true if the caller has used this session before. If the first message of ``memory`` is not
+        stored, the memory then replaces the window (the messages that ``load`` returns); otherwise its messages are
+        added to the window."""
         bodies = memory["messages"]
         texts = [text_of(body) for body in bodies]
         session = await self.info(key) or await self._store.create(key)
@@ -155,8 +156,8 @@ class SavedSessions:
 
 
 def describe_window(memory: Body, count: int, head: int) -> dict[str, Any]:
-    """Return the metadata of a session for a memory whose window are the last ``count`` messages up to the item
-    ``head``."""
+    """Return the metadata of a session for a memory whose window consists of the last ``count`` messages up to the item
+    with the sequence number ``head``."""
     summary = memory.get("summary")
     short = shorten(summary, LONGEST_SUMMARY) if isinstance(summary, str) else None
     return {NAME: asdict(Window(memory["max_messages"], memory.get("max_tokens"), short, count, head))}

@@ -16,7 +16,7 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class Window:
     """The window of the memory that was saved last, as it is stored in the session's metadata: its limits, its summary,
-    and its number of messages (``count``) when the newest item of the session had the seq ``head``."""
+    and its number of messages (``count``) when the newest item of the session had the sequence number ``head``."""
 
     max_messages: int = 20
     max_tokens: int | None = None
@@ -35,8 +35,8 @@ class Window:
         return cls(facts["max_messages"], tokens, summary, facts["count"], facts["head"])
 
     def at(self, head: int) -> int:
-        """Return the number of messages in the window if the session's newest item has the seq ``head``. Messages that
-        were stored after the window was saved count too, up to the window's limit.
+        """Return the number of messages in the window if the session's newest item has the sequence number ``head``.
+        Messages that were stored after the window was saved count too, up to the window's limit.
         """
         since = max(0, head - self.head)
         return max(self.count, min(self.max_messages, self.count + since)) if since else self.count
@@ -45,7 +45,7 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class Divergence:
     """The position at which a window differs from the stored messages: its first ``same`` messages match the stored
-    messages from index ``start`` on, and the next one differs."""
+    messages from index ``start`` on, and the next message of the window differs."""
 
     start: int
     same: int
@@ -66,8 +66,8 @@ def overlap(stored: Sequence[str], window: Sequence[str]) -> int:
 
 
 def find_divergence(stored: Sequence[str], window: Sequence[str]) -> Divergence | None:
-    """Return where the window begins in the stored messages and where it starts to differ. Of several places the one
-    with the longest match is returned; None if the first message of the window is not stored."""
+    """Return where the window begins in the stored messages and where it starts to differ. If it can begin at several
+    places, the place with the longest match is returned; None if the first message of the window is not stored."""
     divergences: list[Divergence] = []
     for start in range(len(stored)):
         same = 0

@@ -55,8 +55,8 @@ class Chat:
                 yield item.message
 
     async def last(self, count: int = 1) -> list[Message]:
-        """Return the newest ``count`` messages that a person sees, in order. Fewer are returned if the first ones would
-        be results without their calls. Raises InvalidRequest for a negative number."""
+        """Return the newest ``count`` messages that a person sees, in order. Fewer messages are returned if the first
+        of them would be results without their calls. Raises InvalidRequest for a negative number."""
         read_count = count
         while True:
             items = await self._store.latest(self.key, read_count)

@@ -17,7 +17,8 @@ from agent_kernel.sessions import serialization
 
 MAX_BRANCH_NAME = 200
 ROOT = -1
-"""Stands for the number of the message before the first one, which does not exist. No message has a negative number."""
+"""Stands for the number of the message before the first message, which does not exist. No message has a negative
+number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +44,9 @@ class SourceBranch:
 
 @dataclass(frozen=True, slots=True)
 class SourceSession:
-    """A stored conversation. The first of ``branches`` becomes the current branch; without branches, there is one with
-    all messages. ``usage`` maps the number of a message to the token counts of its turn. ``record`` is stored with
-    every turn."""
+    """A stored conversation. The first of ``branches`` becomes the current branch; without ``branches``, the session
+    gets one branch with all messages. ``usage`` maps the number of a message to the token counts of its turn.
+    ``record`` is stored with every turn."""
 
     key: SessionKey
     created: float
@@ -95,7 +96,8 @@ def build_transcript(source: SourceSession) -> Transcript:
 
 
 class _Tree:
-    """The segments that the branches consist of. A message is in one segment, and always follows the same message."""
+    """The segments of the branch tree. A segment is a run of messages that one or more branches contain in the same
+    order. Every message is in exactly one segment, and always follows the same message."""
 
     def __init__(self, seqs: Mapping[int, int]) -> None:
         self.seqs = seqs
@@ -103,11 +105,12 @@ class _Tree:
         self.branches: list[tuple[SourceBranch, str]] = []
         self.segment_of: dict[int, int] = {}
         self.previous: dict[int, int] = {}
-        """message -> the message before it; ROOT for the first message of the conversation"""
+        """Maps the number of each message to the number of the message before it; ROOT stands before the first message
+        of the conversation."""
 
     def add(self, branch: SourceBranch) -> None:
-        """Add a branch: the messages that it shares with an earlier one stay where they are, and the others form a new
-        segment after them."""
+        """Add a branch: messages that it shares with an earlier branch stay where they are, and the other messages form
+        a new segment after them."""
         if not (1 <= len(branch.name) <= MAX_BRANCH_NAME and branch.name.isprintable()):
             raise InvalidRequest(f"The name of a branch must have 1 to {MAX_BRANCH_NAME} printable characters.")
         end = len(self.branches)
@@ -134,7 +137,7 @@ def _split_into_turns(source: SourceSession, tree: _Tree) -> tuple[list[Turn], l
     turns: list[Turn] = []
     items: list[Item] = []
     newest: dict[int, int] = {}
-    """segment -> index of the newest turn in it"""
+    """Maps each segment to the index, in ``turns``, of its newest turn."""
     for message, digest in _with_digests(source.messages, tree.previous):
         segment = tree.segment_of[message.number]
         starts = message.message.role == "user" and not message.message.hidden

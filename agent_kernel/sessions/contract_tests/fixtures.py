@@ -15,7 +15,7 @@ from agent_kernel.core.session import Item, Owner, Session, SessionKey, Turn
 from agent_kernel.core.session_tree import SessionSnapshot
 
 KEY = SessionKey("local", "s")
-"""The session to which ``Talk.begin`` adds messages, unless the test names another one."""
+"""The session to which ``Talk.begin`` adds messages, unless the test names another session."""
 PNG = Media.of("image/png", b"\x89PNG" + bytes(2000))
 ELSEWHERE = Owner("other", 1, boot="another-boot", machine="another-machine")
 """An owner on another machine. No process on this machine can determine whether that owner is still running, so only

@@ -17,7 +17,7 @@ ANN = SessionKey("ann", "s")
 
 
 async def ids(store: PersistentStore, clock: Clock, *names: str, namespace: str = "local") -> None:
-    """Create sessions with these ids in this order; the clock advances ten seconds before each."""
+    """Create sessions with these ids in this order; the clock advances ten seconds before each session is created."""
     for name in names:
         clock.now += 10
         await store.create(SessionKey(namespace, name))

@@ -28,7 +28,7 @@ BYTES = {PNG.hash: PNG.data or b""}
 
 async def add_branches(store: SessionStore, owner: Owner) -> SessionSnapshot:
     """Create a session with an image, a call, a summary, a description and two branches, and return its snapshot. The
-    current branch ends with the message a2, the other one with a3."""
+    current branch ends with the message a2, the other branch ends with a3."""
     await store.create(KEY, "title")
     await store.describe(KEY, SessionUpdate(tags=("a", "b"), metadata={"n": 1}, context={"k": [1]}))
     await store.add_turn(Turn("t1", KEY, cell="c1"), [user("u1", [PNG]), calls("c"), result("c"), assistant("a1")])

@@ -44,7 +44,7 @@ class ImportPreview:
     """Describes a document before its import: its content, and the parts that would not be imported.
 
     ``begins`` is the beginning of the first user message; ``left_out`` counts what is not imported, by kind;
-    ``media_bytes`` excludes files beside the document; ``files`` counts files of the session.
+    ``media_bytes`` does not include media in files beside the document; ``files`` counts the files of the session.
     """
 
     format: str
@@ -151,7 +151,8 @@ async def _read_session(store: SessionStore, key: SessionKey) -> Transcript:
 
 
 async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session, large: Sequence[File]) -> Session:
-    """Copy the files that are too large for a document."""
+    """Copy the files ``large``, which are too large for a document, from the session ``key`` to ``copy``, and return
+    the copied session."""
     keeps = cast(FileStore, store)
     for file in large:
         body = await keeps.file_body(key, file.id)
@@ -163,7 +164,8 @@ async def _copy_large_files(store: SessionStore, key: SessionKey, copy: Session,
 async def preview(
     document: bytes, *, format: str | None = None, files: Mapping[str, bytes] | None = None, trusted: bool = False
 ) -> ImportPreview:
-    """Return the result that ``import_session`` would have, without writing. Raises the same InvalidRequest errors."""
+    """Describe what ``import_session`` would import from this document, without writing. Raises the same InvalidRequest
+    errors as ``import_session``."""
     read, name = await asyncio.to_thread(_parse_as, document, format, files or {})
     key = SessionKey("preview", "preview")
     clean = await asyncio.to_thread(sanitize, read, key, now=time.time(), trusted=trusted and name in OWN)

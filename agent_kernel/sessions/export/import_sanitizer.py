@@ -237,7 +237,7 @@ class ImportedCharts:
 
     def _bundle(self, data: bytes) -> bytes:
         """Return the MIME bundle ``data`` without refused charts; its plain text gets a note for each of them. Raises
-        NotShown for data that is not JSON, since a browser might still read it."""
+        NotShown for data that is not JSON, since a browser might still interpret such data."""
         try:
             body = json.loads(data, parse_constant=lambda name: None)
         except (ValueError, RecursionError) as error:

@@ -32,14 +32,14 @@ from agent_kernel.sessions.export.formats.openai_chat import data_url
 
 Body: TypeAlias = dict[str, Any]
 SHAPE = "responses"
-"""Key of ``Message.extra`` for an item: {"item": the item, "text": the place from which its text was cut out, "media":
-true if bytes of media were cut out}."""
+"""Key of ``Message.extra`` for an item: {"item": the item, "text": "content" or the index in the list "content" from
+which its text was cut out, "media": true if bytes of media were cut out}."""
 ROLES: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
 TEXTS = ("input_text", "output_text", "text")
 CALL, OUTPUT = "function_call", "function_call_output"
 INLINE = 256
-"""Longest data URL, in characters, that stays in a stored item. The bytes of a longer one are stored as media, and the
-item refers to them by hash."""
+"""Longest data URL, in characters, that stays in a stored item. The bytes of a longer data URL are stored as media, and
+the item refers to them by hash."""
 _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,([A-Za-z0-9+/]+={0,2})\Z", re.ASCII)
 _MEDIUM = "media:"
 
@@ -205,8 +205,9 @@ def _output_text(output: Any) -> str:
 
 
 def _cut_text(body: Body) -> tuple[Body, Any]:
-    """Return (item without its text, place of the text), since the text is already in the message's parts. If the item
-    does not have exactly one text, it is returned unchanged with None as the place."""
+    """Return (item without its text, place of the text), since the text is already in the message's parts. The place is
+    "content", or the index of the text in the list ``content``. If the item does not have exactly one text, it is
+    returned unchanged with None as the place."""
     content = body.get("content")
     if isinstance(content, str):
         return {key: value for key, value in body.items() if key != "content"}, "content"

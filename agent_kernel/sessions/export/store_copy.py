@@ -38,8 +38,8 @@ class SessionCopy:
 
 
 async def copyable_sessions(source: PersistentStore, namespace: str | None = None) -> tuple[list[SessionKey], int]:
-    """Return (sessions without a running turn, longest unused first; number of sessions with one) of ``namespace``, or
-    of all namespaces (None)."""
+    """Return (sessions without a running turn, longest unused first; number of sessions with a running turn) of
+    ``namespace``, or of all namespaces (None)."""
     idle = [session.key for session in await source.idle(float("inf"))]
     keys = [key for key in idle if namespace in (None, key.namespace)]
     return keys, (await source.stats(namespace))["sessions"] - len(keys)

@@ -35,8 +35,8 @@ __all__ = ["FORMAT", "INLINE_BYTES", "MAX_BYTES", "Exported", "Transcript", "exp
 
 FORMAT = transcript_reader.FORMAT
 INLINE_BYTES = 4 * 1024
-"""Largest number of bytes of a media object that is stored in the document. Larger ones become files beside the
-notebook, so that the lines of the document stay short, and a picture is not stored again with each change."""
+"""Largest number of bytes of a media object that is stored in the document. Larger media objects become files beside
+the notebook, so that the lines of the document stay short, and a picture is not stored again with each change."""
 MAX_BYTES = 256 * 2**20
 MAX_DEPTH = 220
 """Maximum nesting of lists and objects in a document: the 200 levels that a store accepts in one value, and the levels
@@ -58,8 +58,8 @@ class Exported:
 
 def export(transcript: Transcript, *, inline_bytes: int | None = INLINE_BYTES) -> Exported:
     """Export the whole session: every branch, turn, item and file. The same session gives the same bytes. Media and
-    files of more than ``inline_bytes`` (None: no limit) become ``Exported.files``. Those whose bytes are not in
-    ``transcript.blobs`` are only named in the document."""
+    files of more than ``inline_bytes`` (None: no limit) become ``Exported.files``. Media and files whose bytes are not
+    in ``transcript.blobs`` are only named in the document."""
     media = transcript.media
     referenced = media.keys() | {file.hash for file in transcript.files}
     known = {digest: data for digest, data in transcript.blobs.items() if digest in referenced}
@@ -152,8 +152,8 @@ def _base64(data: bytes) -> str:
 
 
 def _layout(value: Any, levels: int) -> str:
-    """Serialize a JSON value with one line for each entry of the outer ``levels``, so that a diff shows where the
-    conversation changed."""
+    """Serialize a JSON value. Every entry of the outermost ``levels`` levels begins on a line of its own, so that a
+    diff shows where the conversation changed."""
     if not levels or not value or not isinstance(value, dict | list):
         return dumps(value)
     if isinstance(value, list):

@@ -27,7 +27,7 @@ def merge_transcripts(base: Transcript | None, ours: Transcript, theirs: Transcr
 
     If one version contains the other, it is returned unchanged. Otherwise the result has a session id of its own, which
     is the same for both sides of the merge: a store that has only one version must not take it for that version. Text
-    that only one side changed, such as a title or an output that was cleared, is taken from that side; where both
+    that only one side changed, such as a title or an output that was cleared, is taken from that side; if both sides
     changed it, from ``ours``. Turns that ``ours`` removed since ``base`` stay removed. Raises InvalidRequest for
     sessions without a common turn, for a running turn, and if common turns have different numbers.
     """
@@ -52,9 +52,9 @@ def _choose(base: T | None, ours: T, theirs: T) -> T:
 
 
 class _Merge:
-    """The state of merging the transcript ``theirs`` into another one. ``moved`` maps the sequence numbers of items of
-    ``theirs`` to their numbers in the merged transcript, and ``ordinals`` the numbers of its turns. ``homes`` maps a
-    segment (a part of a branch) of ``theirs`` to the segment that gets its new turns."""
+    """The state of merging the transcript ``theirs`` into the transcript ``ours``. ``moved`` maps the sequence numbers
+    of items of ``theirs`` to their numbers in the merged transcript, and ``ordinals`` the numbers of its turns.
+    ``homes`` maps a segment (a part of a branch) of ``theirs`` to the segment that gets its new turns."""
 
     def __init__(self, base: Transcript | None, ours: Transcript, theirs: Transcript) -> None:
         self._base, self._ours, self._theirs = base, ours, theirs
@@ -139,7 +139,7 @@ class _Merge:
         }
 
     def _shared_turns(self) -> tuple[Turn, ...]:
-        """Return the turns of ``ours``, where both versions have them with the changes of both."""
+        """Return the turns of ``ours``. A turn that both versions have contains the changes of both."""
         before = {turn.id: turn for turn in self._base.turns} if self._base else {}
         theirs = {turn.id: turn for turn in self._theirs.turns}
         return tuple(
@@ -163,7 +163,8 @@ class _Merge:
                 yield replace(summary, last=self._moved[summary.last])
 
     def _new_files(self) -> Iterator[File]:
-        """Yield the files of ``theirs`` that ``ours`` does not have. Files count turns from 0, turns from 1."""
+        """Yield the files of ``theirs`` that ``ours`` does not have. ``File.turn`` counts turns from 0,
+        ``Turn.ordinal`` from 1, so the number of the turn is converted."""
         known = {file.id for file in self._ours.files}
         for file in self._theirs.files:
             if file.id not in known:
@@ -201,7 +202,8 @@ class _Merge:
             self._items.append(replace(item, seq=self._head))
 
     def _locate(self, parent: int, since: int) -> tuple[int, int]:
-        """Return the segment and the seq at which a segment of ``theirs`` begins in the result."""
+        """Return the segment, and the sequence number of the item, after which a segment of ``theirs`` begins in the
+        result. In ``theirs`` it begins after item ``since`` of ``parent``."""
         seqs = [item.seq for item in self._segment_items(parent) if item.seq <= since]
         if seqs and seqs[-1] in self._moved:
             return self._homes[parent], self._moved[seqs[-1]]
@@ -211,8 +213,8 @@ class _Merge:
         return parent, self._last_shared(parent, since)
 
     def _last_shared(self, segment: int, until: int) -> int:
-        """Return the seq of the last item up to ``until`` of a segment that both versions have; the beginning of the
-        segment if there is none."""
+        """Return the sequence number of the last item of the segment up to ``until`` whose turn both versions have. If
+        there is no such item, return the sequence number after which the segment begins."""
         since = next((shared.since for shared in self._ours.tree.segments if shared.id == segment), 0)
         seqs = (item.seq for item in self._segment_items(segment) if item.turn in self._shared and item.seq <= until)
         return max(seqs, default=since)
@@ -222,8 +224,8 @@ class _Merge:
         return (item for item in self._theirs.items if placed.get(item.turn, 0) == segment)
 
     def _branches(self) -> tuple[list[Branch], dict[str, int]]:
-        """Return the branches of both versions and their last segments. A branch of ``theirs`` that cannot be a
-        continuation of the branch of this name gets a free name."""
+        """Return the branches of both versions and their last segments. If ``ours`` has a branch of the same name that
+        a branch of ``theirs`` does not continue, the branch of ``theirs`` gets a free name."""
         branches, ends = _branches_of(self._ours)
         before = {branch.name for branch in self._base.branches} if self._base else set()
         their_branches, their_ends = _branches_of(self._theirs)

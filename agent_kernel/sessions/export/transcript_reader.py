@@ -23,7 +23,7 @@ from agent_kernel.sessions.export.formats.message_reader import MessageReader, d
 FORMAT = 3
 READABLE = (1, 2, 3)
 MARK_IN_METADATA = "agent_kernel.origin"
-"""Metadata key by which older documents mark an imported session; newer ones have the field ``imported``."""
+"""Metadata key by which older documents mark an imported session; newer documents have the field ``imported``."""
 MAX_SEGMENTS = 100_000
 MAX_NAME = 200
 
@@ -99,7 +99,7 @@ def _item(body: Fields, message: Message) -> Item:
 
 def _compute_since(turns: Sequence[Turn], items: Sequence[Item]) -> tuple[Turn, ...]:
     """Return the turns with ``since``, which documents of format 1 do not always contain. The ``since`` of a turn is
-    the seq of the last item of all earlier turns."""
+    the sequence number of the last item of all earlier turns."""
     last: dict[str, int] = {}
     for stored in items:
         last[stored.turn] = max(stored.seq, last.get(stored.turn, 0))
@@ -183,7 +183,7 @@ def _usage(body: Fields) -> dict[str, float]:
 
 def _number(field: Fields) -> float:
     """Return the number in a field of a turn's usage. A boolean is accepted too, because ``estimated`` is true or
-    absent. Raises InvalidRequest."""
+    absent. Raises InvalidRequest for any other value and for a number that is too large."""
     if type(field.value) not in (int, float, bool):
         field.refuse("should be a number")
     if abs(field.value) > 1e15:
@@ -221,7 +221,7 @@ class TranscriptValidator:
         self._items: dict[int, list[Item]] = {}
 
     def check(self) -> None:
-        """Check everything. Raises InvalidRequest."""
+        """Check the whole transcript. Raises InvalidRequest for the first problem that is found."""
         self._check_turns()
         self._check_segments()
         self._check_branches()

@@ -97,7 +97,7 @@ class BatchTable(Protocol):
     def delete_pieces(self, token: str, count: int) -> None: ...
 
     def old_pieces(self, until: float) -> Collection[tuple[str, int]]:
-        """Return the tokens and counts of pieces that were stored before this time."""
+        """Return the tokens and counts of pieces that were stored before ``until`` (seconds since the epoch)."""
 
     def create_blob(self, key: str, data: Data, size: int) -> bool:
         """Store the description of a medium with the present time, or return False if one with this key exists."""
@@ -110,7 +110,7 @@ class BatchTable(Protocol):
     def blobs(self) -> Iterable[tuple[str, Blob]]: ...
 
     def delete_blob(self, key: str, until: float) -> bool:
-        """Delete a medium if it was stored before this time and not touched since. Returns True if the medium no longer
-        exists after the call."""
+        """Delete a medium if it was neither stored nor touched after ``until`` (seconds since the epoch). Returns True
+        if the medium no longer exists after the call."""
 
     def close(self) -> None: ...

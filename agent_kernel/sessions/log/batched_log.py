@@ -3,7 +3,7 @@
 A commit becomes one numbered batch. Appending the batch after the newest one is the only step that other servers can
 see. A writer that appends batch n + 1 therefore knows all batches up to n, and can check the ends of streams in memory:
 every log keeps an index of all batches that it has read. Large batches are first written as pieces, which no reader
-sees before a batch names them. Entries that a later one replaces are removed from their batches after the commit. If
+sees before a batch names them. Entries that a later entry replaces are removed from their batches after the commit. If
 the writer dies before that, readers skip these entries, and ``drop_blobs``, or the next server that starts, removes
 them.
 """
@@ -39,7 +39,7 @@ COMMITS_KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An entry in its batch. An entry without a body was removed; only its position is known."""
+    """One entry of a batch. An entry without a body was removed; only its position is known."""
 
     namespace: str
     position: int
@@ -118,7 +118,7 @@ class BatchedLog:
         self._index = _Index()
         self._read_up_to: tuple[int, Mapping[str, int]] = (0, {})
         self._unsettled: set[str] = set()
-        """Own commits whose replies were lost; they may be in the log."""
+        """Ids of commits of this log whose replies were lost; these commits may have been stored."""
 
     def __repr__(self) -> str:
         return f"BatchedLog({self.name!r})"

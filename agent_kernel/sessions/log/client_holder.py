@@ -16,7 +16,8 @@ repeated."""
 
 class ClientHolder:
     """The client that ``connect`` returns, for one thread at a time. ``prepare`` is called with each new client before
-    it is used: it creates what does not exist, and refuses a newer format. ``close`` releases a client."""
+    the client is used: it creates missing tables in the database, and raises an error if the database has a newer
+    format. ``close`` releases a client."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class ClientHolder:
         return self.client
 
     def use(self, work: Callable[[Any], T], is_broken: Callable[[Exception], bool]) -> T:
-        """Call ``work`` with the client, and again with a new one if ``is_broken`` is true for the error. Errors of
+        """Call ``work`` with the client, and again with a new client if ``is_broken`` is true for the error. Errors of
         ``work`` are raised unchanged."""
         for attempt in range(ATTEMPTS):
             try:

@@ -231,7 +231,7 @@ class DynamoTable:
 
 
 def _number(number: int) -> str:
-    """Return a sort key; sort keys have the order of their numbers."""
+    """Return the number as a sort key. The order of the sort keys is the order of the numbers."""
     return f"{number:020}"
 
 

@@ -17,7 +17,8 @@ from agent_kernel.sessions.log.client_holder import ClientHolder
 VERSION = 1
 CREATION_S = 60.0
 HEAD = "head"
-"""Sort key of the head. In the order of the keys it comes after those of all batches, which are numbers."""
+"""Sort key of the item with the number of the newest batch (the head). It comes after the sort keys of all batches,
+which are numbers."""
 Item = dict[str, Any]
 
 
@@ -174,7 +175,8 @@ class DynamoConnection:
 
 
 def _read_url(url: str) -> tuple[str, str, dict[str, str]]:
-    """Return the region, the table and the options. Raises ValueError."""
+    """Return the region, the table and the options. Raises ValueError if the URL has another form or an unknown
+    option."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     fits = (

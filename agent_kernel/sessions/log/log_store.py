@@ -69,8 +69,8 @@ class LogStore(Protocol):
 
     def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         """Return the entries of all namespaces after the positions ``after`` (0 for a namespace that is not in it),
-        sorted by namespace and position. All are read at one moment. If there are too many for one read, a part of them
-        is returned, which leaves out no entry before another one of its namespace, and ``more`` is set.
+        sorted by namespace and position. All are read at one moment. If there are too many entries for one read, a part
+        of them is returned and ``more`` is set; of each namespace, this part has the earliest entries without gaps.
 
         A caller that needs only some namespaces passes them as ``among``. A log that can select namespaces then reads
         no others, so that the time does not depend on the number of all namespaces. A log that cannot reads all.
@@ -79,13 +79,13 @@ class LogStore(Protocol):
     def commit(
         self, id: str, appends: Sequence[Append], after: Mapping[str, int] | None = None
     ) -> Mapping[Stream, int]:
-        """Write all entries or none, and return their positions. Raises LogConflict if one of them does not follow the
-        last entry of its stream, or if a namespace of ``after`` had a later entry than the given one when the call
+        """Write all entries or none, and return their positions. Raises LogConflict if an entry does not follow the
+        last entry of its stream, or if a namespace had an entry after the position that ``after`` states when the call
         began. So a writer need not read before it writes.
 
         If ``id`` was committed before, nothing is written and the first result is returned again, so that a writer that
-        received no reply can repeat the call. A commit in which no append has a body writes nothing; a repeated one may
-        check the positions again and raise LogConflict."""
+        received no reply can repeat the call. A commit in which no append has a body writes nothing; a repeated call
+        may check the positions again and raise LogConflict."""
 
     def put_blob(self, namespace: str, digest: str, data: bytes) -> None:
         """Store bytes of media under their hash. The caller does this before it writes an entry that names the hash."""

@@ -66,7 +66,7 @@ class EventCounter:
 @dataclass(frozen=True, slots=True)
 class EventCount:
     """The state of an EventCounter. ``number`` is how many events were counted within the time window. ``wait_s`` is
-    the number of seconds until another one is allowed; 0 if one is allowed now."""
+    the number of seconds until another event is allowed; 0 if an event is allowed now."""
 
     number: int
     wait_s: float = 0.0
@@ -77,7 +77,7 @@ class MessageBus(Protocol):
     messages and counts, so a receiver has to notice what it missed. Values are as durable as the entries of the log.
 
     One thread calls ``receive``, and one other thread the other methods. Every method raises StoreError when the
-    database cannot be used, and works again when it can."""
+    database cannot be used, and works again as soon as the database can be used."""
 
     name: str
 
@@ -86,7 +86,7 @@ class MessageBus(Protocol):
 
     def receive(self, after: Mapping[Topic, int], wait_s: float) -> Sequence[BusMessage]:
         """Return messages of these topics after these positions (0: from the oldest stored one), in order. Waits at
-        most ``wait_s`` seconds for the first one. A message that cannot be read has an empty body.
+        most ``wait_s`` seconds for the first message. A message that cannot be read has an empty body.
         """
 
     def get_value(self, namespace: str, name: str) -> SharedValue | None:

@@ -3,8 +3,8 @@ outside a replica set is sufficient. ``prefix`` in the URL replaces ``agent_kern
 
 - ``agent_kernel_head``: one document with the number of the newest batch and, in ``tail``, that batch. Replacing it,
   if it still has the number that the writer knows, is the commit;
-- ``agent_kernel_batches``: the batches by their number. The newest one is copied there after its commit, by its writer
-  or else by the next one; batches without entries expire by a TTL index;
+- ``agent_kernel_batches``: the batches by their number. The newest batch is copied there after its commit, by its
+  writer or else by the next writer; batches without entries expire by a TTL index;
 - ``agent_kernel_pieces``: parts of batches and media that are too large for a document;
 - ``agent_kernel_blobs``: which media there are, and when they were stored or touched.
 """
@@ -71,7 +71,8 @@ class MongoTable:
         self._client = ClientHolder(self._connect, self._prepare, self._release)
         self._session: Any = None
         self._seen: tuple[Any, Any] = (None, None)
-        """The times of the cluster and of its last operation that the previous session saw; none without a cluster."""
+        """The cluster time and the operation time that the previous client session saw last; (None, None) if there are
+        none, as on a server without a cluster."""
         self._collections: dict[str, Any] = {}
         self._unflushed: dict[str, Any] | None = None
         self._clock: tuple[float, float] = (0.0, float("-inf"))
@@ -123,7 +124,7 @@ class MongoTable:
         return True
 
     def _flush(self) -> None:
-        """Copy the newest batch to the collection of batches, before the next one replaces it in the head."""
+        """Copy the newest batch to the collection of batches, before the next batch replaces it in the head."""
         document = self._unflushed
         if document is not None:
             with suppress(self._pymongo.errors.DuplicateKeyError):  # another writer has copied the batch
@@ -225,7 +226,7 @@ class MongoTable:
         return self._run(name, lambda items, options: items.update_one(query, change, upsert=upsert, **options))
 
     def _run(self, name: str, work: Callable[[Any, dict[str, Any]], T], *, unique: bool = False) -> T:
-        """Run ``work`` on a collection, and again on a new connection if the first one broke. With ``unique``, the
+        """Run ``work`` on a collection, and again on a new connection if the connection broke. With ``unique``, the
         error for a duplicate key is raised unchanged and not as StoreError.
         """
 
@@ -286,7 +287,8 @@ class MongoTable:
 
 
 def _read_url(url: str, pymongo: Any) -> tuple[dict[str, Any], str]:
-    """Return the parts of the URL, and its hosts without user and password. Raises ValueError and PyMongoError."""
+    """Return the parts of the URL, and its hosts without user and password. Raises ValueError or PyMongoError for a URL
+    that cannot be read."""
     # The library looks up the hosts of mongodb+srv only when it connects; otherwise the syntax is the same as that of
     # mongodb.
     scheme, _, rest = url.partition("://")

@@ -23,7 +23,7 @@ other values."""
 
 class NamespaceCipher:
     """Encrypts data with AES-256-GCM. ``name`` is the store's name for error messages; ``key`` has 32 bytes. Raises
-    InvalidRequest if the library is missing.
+    InvalidRequest if the cryptography library is not installed.
     """
 
     def __init__(self, name: str, key: bytes) -> None:

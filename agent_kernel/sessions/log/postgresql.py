@@ -23,7 +23,8 @@ LOG_PAGE = 5000
 """Maximum number of entries that one ``read`` returns."""
 TABLES = "postgresql_tables.sql"
 COMMIT_AFTER = "postgresql_commit_after.sql"
-"""Files with the tables and the function that commits, and with the function ``agent_kernel_commit_after``."""
+"""Names of SQL files: TABLES creates the tables and the function that commits, COMMIT_AFTER creates the function
+``agent_kernel_commit_after``."""
 _SELECT = f"""
 SELECT extract(epoch FROM clock_timestamp())::float8, e.* FROM (SELECT 1) AS always LEFT JOIN LATERAL (
     SELECT e.namespace, e.position, e.session, e.replaces, e.body FROM %s
@@ -328,7 +329,8 @@ class PostgresConnection:
         return self.use(lambda connection: connection.execute(sql, parameters, binary=True).fetchall())
 
     def use(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Call ``work`` with the connection, and again with a new one if it broke. Raises StoreError."""
+        """Call ``work`` with the connection. If the connection breaks, call it again with a new connection. Raises
+        StoreError."""
         try:
             return self._connection.use(work, self._is_broken)
         except self._psycopg.Error as error:

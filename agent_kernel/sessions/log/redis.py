@@ -41,13 +41,13 @@ VERSION = 1
 TIMEOUT_S = 20.0
 PREFIX = "agent-kernel"
 _OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|cert_reqs|check_hostname)")
-"""Options of redis-py that a URL may set. Others are refused, since some change how replies are decoded."""
+"""Options of redis-py that a URL may set. Other options are refused, since some change how replies are decoded."""
 
 
 class RedisLog:
-    """A LogStore in the Redis, Valkey or cluster that ``url`` names (redis://... or rediss://... with TLS). ``prefix``
-    in the URL's query separates several logs in one database. It connects at the first use, and again after the
-    connection broke. Raises InvalidRequest for a URL that cannot be parsed, or if redis-py is not installed."""
+    """A LogStore in the Redis or Valkey server or cluster that ``url`` names (redis://... or rediss://... with TLS).
+    ``prefix`` in the URL's query separates several logs in one database. It connects at the first use, and again after
+    the connection broke. Raises InvalidRequest for a URL that cannot be parsed, or if redis-py is not installed."""
 
     compares = True
 
@@ -145,8 +145,8 @@ def _unpack(namespace: str, packed: bytes) -> Entry:
 
 
 class RedisBus:
-    """A MessageBus in the Redis, Valkey or cluster that ``url`` names, with a connection for each of its two threads.
-    A topic is deleted when its newest message expires."""
+    """A MessageBus in the Redis or Valkey server or cluster that ``url`` names, with a connection for each of its two
+    threads. A topic is deleted when its newest message expires."""
 
     def __init__(self, url: str) -> None:
         self._sender = RedisConnection(url, "redis_bus.lua")
@@ -347,7 +347,8 @@ def _read_scripts(file: str) -> dict[str, tuple[str, str]]:
 
 
 def _read_url(url: str, redis: Any) -> tuple[dict[str, Any], str]:
-    """Return (options of the connection, prefix of the keys). Raises ValueError."""
+    """Return (options of the connection, prefix of the keys). Raises ValueError if the URL has another form or an
+    option that is not allowed."""
     url, prefix = take_option(url, "prefix", r"[\w.:-]{1,100}")
     parts = urlsplit(url)
     if parts.fragment or not re.fullmatch(r"/?\d{0,9}", parts.path):

@@ -161,7 +161,8 @@ def project_sql() -> str:
 
 
 def _read_url(url: str) -> tuple[str, str, str]:
-    """Return the address of the project, the secret key, and the schema. Raises ValueError."""
+    """Return the address of the project, the secret key, and the schema. Raises ValueError if the URL has another form
+    or an unknown option."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     key, host, schema = unquote(parts.username or ""), parts.hostname or "", options.pop("schema", "public")

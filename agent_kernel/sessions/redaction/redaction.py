@@ -182,7 +182,7 @@ class Redactor:
         return start + min((search.held_from(end) for search in searches), default=len(end))
 
     def is_clean(self, text: str, shortest: int) -> bool:
-        """Return True if ``text`` contains neither a secret nor the beginning of one with at least ``shortest``
+        """Return True if ``text`` contains neither a secret nor a beginning of a secret that has at least ``shortest``
         characters. This takes one search. If the result is False, the caller has to call the methods ``text`` and
         ``held_from``, which search more exactly.
 

@@ -46,7 +46,7 @@ GUARDED_WRITES = frozenset(
 CREATING_WRITES = frozenset({"add_turn", "add_messages", "restore"})
 """Methods that create the session if it does not exist."""
 _MORE = 4
-"""Factor by which the read limit grows when too few of the values read are visible."""
+"""Factor by which the number of values to read grows if too few of the values that were read are visible."""
 
 
 class LimitedStore:
@@ -171,8 +171,8 @@ class LimitedStore:
         return seen if limit is None else seen[-limit:]
 
     async def _visible_turns(self, key: SessionKey, branch: str | None, *, failed: bool = True) -> list[Turn]:
-        """Return the newest turns within the limit, and a running turn in addition, in order. ``failed=False`` leaves
-        out failed turns."""
+        """Return the newest ``max_history_turns`` turns, and in addition a running turn, in order. ``failed=False``
+        leaves out failed turns."""
 
         async def keep_turn(turn: Turn) -> Turn | None:
             return turn if failed or turn.state != "failed" else None
@@ -283,8 +283,8 @@ async def _read_enough(
     limit: int | None, read: Callable[[int | None], Awaitable[Sequence[T]]], shown: Callable[[T], Awaitable[T | None]]
 ) -> list[T]:
     """Return the first ``limit`` visible values (None: all of them). ``read(count)`` returns that many values, and
-    ``shown`` converts a value to its visible form, or returns None for a hidden one. More values are read until enough
-    are visible or none are left."""
+    ``shown`` converts a value to its visible form, or returns None for a hidden value. More values are read until
+    enough are visible or none are left."""
     count = limit
     while True:
         entries = await read(count)

@@ -44,7 +44,7 @@ class RetentionLimits:
     @classmethod
     def of(cls, settings: Settings) -> RetentionLimits:
         """Return the limits of the preset that the setting ``limits`` names. The settings ``ttl``, ``max_sessions`` and
-        ``max_history_turns`` override them. Raises InvalidRequest."""
+        ``max_history_turns`` override them. Raises InvalidRequest for an unknown preset or an invalid duration."""
         limits = preset(settings.limits)
         if settings.ttl:
             limits = replace(limits, ttl=seconds(settings.ttl, "ttl"))

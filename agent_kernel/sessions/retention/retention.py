@@ -21,8 +21,8 @@ from agent_kernel.sessions.retention.limits import RetentionLimits
 log = logging.getLogger(__name__)
 MIN_SWEEP_S = 1.0
 SWEEP_S = 60.0
-"""Seconds between two sweeps if only ``max_sessions`` is set. Creating a session already removes one beyond the limit,
-so a sweep finds few."""
+"""Seconds between two sweeps if only ``max_sessions`` is set. Creating a session already removes a session beyond the
+limit, so a sweep finds few sessions to remove."""
 JITTER = 0.1
 """Fraction by which the time between sweeps varies, so that servers that share a file do not sweep at the same time."""
 CALLBACK_S = 60.0

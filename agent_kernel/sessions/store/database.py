@@ -89,13 +89,13 @@ class Database:
         self._reserve = None if path is None else database_file.DiskReserve(path)
 
     async def read(self, work: Callable[[sqlite3.Connection], T], *namespaces: str) -> T:
-        """Run ``work`` in a read transaction: it sees one consistent state of the file. ``work`` uses rows of
-        ``namespaces`` only; without them, of all namespaces. Raises StoreError."""
+        """Run ``work`` in a read transaction: it sees one consistent state of the file. ``work`` may use only rows of
+        ``namespaces``, or rows of all namespaces if none is given. Raises StoreError."""
         return await self._run(READ, work, namespaces)
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *namespaces: str, frees: bool = False) -> T:
-        """Run ``work``, which uses rows of ``namespaces`` only as in ``read``, in a write transaction. If it raises,
-        nothing is written.
+        """Run ``work`` in a write transaction. ``namespaces`` are those whose rows it uses, as in ``read``. If ``work``
+        raises, nothing is written.
 
         ``frees`` marks a write that removes more than it adds. Such a write also runs on a full disk, with the space of
         the reserve. Raises StoreError."""

@@ -43,11 +43,11 @@ class FilesStore(SqliteStore):
     the document of its session and waits for the disk, so the time to append to a session grows with its length. The
     store is suited to a few hundred sessions of a few hundred turns; use the default store for more.
 
-    Only one process can use the directory; another one gets a StoreError that names the holder. A document that cannot
-    be read is logged and left unchanged: its session does not exist for the store, and writes to it raise StoreCorrupt
-    until the file is repaired or moved away and the store is opened again. Other sessions and other files are not
-    affected. While the directory is missing, every call raises StoreError. If another directory is put in its place,
-    its documents are read.
+    Only one process can use the directory; any other process gets a StoreError that names the process that uses it. A
+    document that cannot be read is logged and left unchanged: its session does not exist for the store, and writes to
+    it raise StoreCorrupt until the file is repaired or moved away and the store is opened again. Other sessions and
+    other files are not affected. While the directory is missing, every call raises StoreError. If another directory is
+    put in its place, its documents are read.
     """
 
     def __init__(self, directory: str | Path, *, quota: Quota = NONE, clock: Callable[[], float] = time.time) -> None:

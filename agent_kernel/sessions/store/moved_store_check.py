@@ -17,7 +17,7 @@ https://www.sqlite.org/fileformat2.html#the_rollback_journal"""
 
 
 class MovedStoreCheck:
-    """Remembers which file or directory is at ``path``, and detects when another one has taken its place.
+    """Remembers which file or directory is at ``path``, and detects when another file or directory is there instead.
 
     A ``path`` of None stands for a store in memory, which cannot be moved. ``name`` is used in error messages.
     """

@@ -20,8 +20,8 @@ from agent_kernel.sessions import serialization
 TAIL = 8
 """Maximum number of items before the new messages that a PendingWrite describes by a digest."""
 _ROUND = 200
-"""Number of additional items to read. If the new messages begin with tool results, the message with their calls must be
-read as well."""
+"""Number of items that are read in addition to the new messages and the described items before them. If the new
+messages begin with tool results, the message with their calls must be read as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class PendingWrite:
     def of(
         cls, key: SessionKey, turn: str, expect_seq: int, messages: Sequence[Message], before: Sequence[Item] = ()
     ) -> PendingWrite:
-        """Describe the append of ``messages``. ``before`` are the newest items before them. Without it only the
+        """Describe the append of ``messages``. ``before`` are the newest items before them. Without ``before`` only the
         messages are described, which is enough for the process that holds the turn's lease. Raises InvalidRequest for
         messages that no store accepts."""
         tail = before[-TAIL:]
@@ -77,7 +77,8 @@ class PendingWrite:
 
     def match(self, items: Sequence[Item], head: int) -> list[Item] | None:
         """Return the items of this write if they are among ``items``, the newest items of the current branch, or None
-        if nothing was stored. ``head`` is the last seq of the session. Raises Conflict, as ``stored`` does."""
+        if nothing was stored. ``head`` is the last sequence number of the session. Raises Conflict, as ``stored``
+        does."""
         earlier = [item for item in items if item.seq <= self.expect_seq]
         batch = [item for item in items if item.seq > self.expect_seq][: self.count]
         if self.tail and _digest_items(earlier[-self.tail :]) != self.before:

@@ -66,8 +66,8 @@ class PrivateStore:
         return [*await self._private.recover(), *await self._kept.recover()]
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
-        """Bind a notebook. A binding to a private session hides the stored one, which applies again when the private
-        one is removed."""
+        """Bind a notebook. A binding to a private session hides the binding in ``kept``, which applies again when the
+        private binding is removed."""
         if is_private(session):
             await self._private.bind(namespace, root, path, session)
         else:

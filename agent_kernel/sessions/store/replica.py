@@ -34,7 +34,8 @@ from agent_kernel.sessions.tables import blobs, search_texts
 T = TypeVar("T")
 MAX_AGE_S = 10.0
 """Maximum age, in seconds, of the last read from the log on which a write relies; the log then checks whether that read
-is still current. A write after a longer time reads first, so that ``offset`` follows the clock of the database."""
+is still current. A write after a longer time reads first, so that ``Replica.offset`` follows the clock of the
+database."""
 QUIET_S = 1.0
 """Number of seconds for which writes read first after another server wrote at the same moment: during this time,
 reading before a write is cheaper than writing twice."""
@@ -292,7 +293,7 @@ class Replica:
                 self._log.touch_blobs(namespace, digests)
 
     def _snapshot(self, db: sqlite3.Connection, stream: Stream) -> Iterator[RowChange]:
-        """Yield all rows of a stream as insertions, in the order in which they were made."""
+        """Yield all rows of a stream as insertions, in the order in which the rows were inserted."""
         for table in ("bindings",) if not stream[1] else SESSION_TABLES:
             columns, source = ", ".join(f"t.{name}" for name in self._columns[table]), f"{table} AS t"
             if table == "media":

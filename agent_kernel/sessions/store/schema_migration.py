@@ -29,7 +29,7 @@ def migrate(connection: sqlite3.Connection, path: Path | None, steps: Sequence[s
     migrates the file and the others find it migrated.
 
     Needs a connection in autocommit mode. A file with data is copied to ``NAME.bak-vN`` first. Raises StoreCorrupt for
-    a file of a newer version and for one that is not a session store, and leaves both unchanged.
+    a file of a newer version and for a file that is not a session store, and leaves such a file unchanged.
     """
     if _version(connection, path, len(steps)) == len(steps):
         return

@@ -23,8 +23,8 @@ from agent_kernel.sessions.tables.quota import Quota
 
 T = TypeVar("T")
 MAX_PAUSE_S = 0.01
-"""The longest pause in seconds before a write is tried again. It is short, because a writer that waits longer than the
-others loses to them again."""
+"""The longest pause in seconds before a write is tried again. It is short, because a writer that waits longer than
+other writers loses to them again."""
 NAMED = "SELECT namespace, hash FROM media UNION SELECT namespace, hash FROM files WHERE hash <> ''"
 
 
@@ -46,8 +46,8 @@ class SharedStore(SqliteStore):
         self._database = _SharedDatabase(log, replica, files)
 
     def bus(self) -> MessageBus | None:
-        """Return a new bus to the other servers of this store, which the caller closes; None if the database has
-        none."""
+        """Return a new bus to the other servers of this store, which the caller closes; None if servers of this
+        database cannot send each other messages."""
         return self._log.bus()
 
     async def vacuum(self) -> int:
@@ -66,8 +66,8 @@ class SharedStore(SqliteStore):
 
 class _SharedDatabase(Database):
     """A database in memory that holds a copy of the shared log. Before a call the changes of other servers are applied
-    to it, and every write is published in the log. Calls that wait at the same moment share one request to the log,
-    and a write shortly after another one does not read first, because the log checks whether the copy is current."""
+    to it, and every write is published in the log. Calls that wait at the same moment share one request to the log, and
+    a write shortly after another write does not read first, because the log checks whether the copy is current."""
 
     def __init__(self, log: LogStore, replica: Replica, files: BlobFiles) -> None:
         super().__init__(None, prepare=replica.prepare, before_commit=replica.publish, files=files, name=log.name)

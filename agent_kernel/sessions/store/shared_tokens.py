@@ -33,8 +33,8 @@ def open_token_store(directory: Path, store: str) -> ApiTokenStore:
 
 
 class SharedTokens:
-    """The documents of tokens, stored as values of ``bus``, which no other object may use. Its methods may be called
-    from any thread.
+    """The documents that describe API tokens, stored as values of ``bus``, which no other object may use. Its methods
+    may be called from any thread.
     """
 
     def __init__(self, bus: MessageBus) -> None:

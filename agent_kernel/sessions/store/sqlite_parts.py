@@ -88,8 +88,8 @@ class SqliteGrants:
 
 
 class SqliteMaintenance:
-    """The maintenance of a SqliteStore, of which it is a base class. The methods concern one namespace or all of
-    them."""
+    """Implements the maintenance of a SqliteStore; base class of SqliteStore. The methods apply to one namespace, or to
+    all namespaces if ``namespace`` is None."""
 
     _database: Database
     _clock: Callable[[], float]
@@ -107,7 +107,8 @@ class SqliteMaintenance:
         return await self._database.read(lambda db: mending.verify(db, namespace))
 
     async def repair(self, namespace: str | None = None) -> list[StoreFault]:
-        """Repair the faults that can be repaired, move the others to the quarantine, and return all of them."""
+        """Repair the faults that can be repaired, move other faulty rows to the table ``quarantine``, and return all
+        faults."""
         return await self._database.write(lambda db: mending.repair(db, namespace, self._clock()))
 
     async def stats(self, namespace: str | None = None) -> Mapping[str, Any]:

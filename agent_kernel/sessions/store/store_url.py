@@ -44,8 +44,8 @@ LOGS: Mapping[str, str] = MappingProxyType(
 """The logs of shared databases by the scheme of their URL: a module of ``sessions.log``, and the name in it that is
 called with the URL. A module is imported when a URL names it."""
 WITH_BUS = frozenset({"postgresql", "redis", "rediss"})
-"""The schemes of the databases through which servers also send each other messages. Servers on the others share
-sessions only."""
+"""The schemes of the databases through which servers also send each other messages. Servers that share another database
+share sessions only."""
 FORMS = (
     "sqlite:PATH (a file), files:PATH (a directory of JSON documents), postgresql://USER@HOST/DATABASE,"
     " redis://USER:PASSWORD@HOST:PORT/NUMBER, rediss: (the same with TLS), mongodb://USER:PASSWORD@HOST/DATABASE,"
@@ -74,15 +74,16 @@ def open_store(url: str, *, durable: bool = False, quota: Quota = NONE) -> Persi
 
 def open_log(url: str) -> LogStore:
     """Return the log in the shared database that ``url`` names; it connects at its first use. Raises InvalidRequest for
-    a URL that cannot be read, and without the library of the database."""
+    a URL that cannot be read, or if the library of the database is not installed."""
     module, _, name = LOGS[url.partition(":")[0]].partition(":")
     opened: LogStore = getattr(import_module(f"agent_kernel.sessions.log.{module}"), name)(url)
     return opened
 
 
 def open_bus(url: str) -> MessageBus | None:
-    """Return a bus between the servers of the store ``url``, which connects at its first use; None for the store of one
-    server, also if ``url`` is a name, and for a database without a bus. Raises InvalidRequest."""
+    """Return a bus between the servers that share the store ``url``; it connects at its first use. Returns None if
+    ``url`` names no shared database (a store of one machine, or a plain name), or if the shared database has no bus.
+    Raises InvalidRequest for a URL that cannot be read."""
     return _open_shared_log(url).bus() if url.partition(":")[0] in LOGS else None
 
 

@@ -32,7 +32,8 @@ def store_media(db: sqlite3.Connection, namespace: str, media: Iterable[Media]) 
 
 def store_file(db: sqlite3.Connection, namespace: str, file: File, body: bytes | Path) -> None:
     """Store ``body``, which must match the hash and size of ``file``. Of a large file that is given as a path only the
-    size is checked, because the caller has computed its hash while writing it. Raises InvalidRequest."""
+    size is checked, because the caller has computed its hash while writing it. Raises InvalidRequest if ``body`` does
+    not match."""
     files = files_of(db)
     if isinstance(body, bytes) or files is None or file.size <= files.in_row:
         data = body if isinstance(body, bytes) else body.read_bytes()

@@ -96,8 +96,8 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
 
 
 def _copy_rows(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list[str], seqs: list[int]) -> None:
-    """Copy the turns ``ids`` and the items ``seqs`` with their media to the session ``target``. They keep their seqs
-    and are all in segment 0. Blobs are stored once per namespace."""
+    """Copy the turns ``ids`` and the items ``seqs`` with their media to the session ``target``. They keep their
+    sequence numbers and are all in segment 0. Blobs are stored once per namespace."""
     read = (
         f"SELECT ?, ?, seq, turn, role, kind, call_id, body, cell, epoch, time, 0 FROM items WHERE {HERE} AND seq = ?"
     )
@@ -121,7 +121,8 @@ def _copy_rows(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids:
 
 
 def _cut_from(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], first: int, now: float) -> None:
-    """Remove the items from seq ``first`` on from the current branch, whose path is ``path``.
+    """Remove the item with the sequence number ``first`` and all later items from the current branch, whose path is
+    ``path``.
 
     Items that another branch contains too stay stored. In that case the current branch continues in a new segment after
     the remaining items.
@@ -151,7 +152,7 @@ def _remove_unreachable(db: sqlite3.Connection, key: SessionKey) -> None:
 @dataclass(frozen=True, slots=True, order=True)
 class _TurnPlacement:
     """The place at which a turn begins in the tree: its segment, and the item ``since`` after which it begins.
-    Placements are sorted by ordinal."""
+    Placements are sorted by ordinal, the number of the turn in its session."""
 
     ordinal: int
     turn: str

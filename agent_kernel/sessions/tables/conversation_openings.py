@@ -23,8 +23,8 @@ _SAME_OPENING = f"o.namespace = ? AND o.scope = ? AND o.hash = ? AND {_UNBOUND}"
 
 
 def insert_openings(db: sqlite3.Connection, key: SessionKey, scope: str, chain: Mapping[int, str]) -> None:
-    """Store the hashes in ``chain`` (seq -> hash of the conversation up to that item). Items that are not on the
-    current branch are ignored."""
+    """Store the hashes in ``chain`` (sequence number -> hash of the conversation up to that item). Items that are not
+    on the current branch are ignored."""
     sessions.require_session(db, key)
     path = segments.branch_path(db, key, None)
     db.executemany(
@@ -64,11 +64,11 @@ def find_match(db: sqlite3.Connection, namespace: str, scope: str, chain: Sequen
 
 
 def _select_last_used(db: sqlite3.Connection, beginning: tuple[str, str, str]) -> tuple[str, int]:
-    """Return (session id, seq of the opening's last item) of the session that changed last among those with this
-    opening. ``beginning`` is (namespace, scope, hash).
+    """Return (session id, sequence number of the opening's last item) of the session that changed last among those with
+    this opening. ``beginning`` is (namespace, scope, hash).
 
-    If there are few, each is looked up. If there are many, the newest sessions of the namespace are searched first, and
-    all of them only if none of the newest matches.
+    If few sessions have this opening, each is looked up. If many have it, the newest sessions of the namespace are
+    searched first, and all of them only if none of the newest matches.
     """
     namespace, scope, digest = beginning
     alike = db.execute(f"SELECT 1 FROM openings AS o WHERE {_SAME_OPENING} LIMIT ?", (*beginning, _FEW + 1)).fetchall()

@@ -211,8 +211,8 @@ class SessionCheck:
         yield from self._check_results(unit, waiting, turns.get(last[1], ""))
 
     def _check_results(self, unit: list[tuple[int, int]], waiting: set[str], state: str) -> Iterator[LocatedFault]:
-        """Yield a fault if calls (``waiting``) have no result, unless their turn is still open. ``unit`` are the
-        (rowid, seq) of the calling message and the results found."""
+        """Yield a fault if calls (``waiting``) have no result, unless their turn is still open. ``unit`` has (rowid,
+        sequence number) of the message with the calls and of each result found."""
         if waiting and state != "open":
             seqs = ", ".join(str(seq) for _, seq in unit)
             detail = f"item(s) {seqs}: {len(waiting)} call(s) have no result"

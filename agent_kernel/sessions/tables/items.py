@@ -1,5 +1,5 @@
-"""SQL for items: inserts them at the end of a segment, reads them along a path of segments, and removes them from the
-end of a segment."""
+"""SQL for items: inserts them at the end of a segment, reads them along the path of a branch (its list of segments, see
+``segments.py``), and removes them from the end of a segment."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AppendPoint:
-    """The place where new items are inserted, and the values that they copy from their turn. ``head`` is the last seq
-    of the session."""
+    """The place where new items are inserted, and the values that they copy from their turn. ``head`` is the last
+    sequence number of the session."""
 
     key: SessionKey
     turn: str
@@ -36,16 +36,16 @@ class AppendPoint:
 
 
 def insert_items(db: sqlite3.Connection, place: AppendPoint, messages: Sequence[Message], now: float) -> list[Item]:
-    """Insert messages as items after the seq ``place.head``, store their media, update the head of the session, and
-    return the items."""
+    """Insert messages as items after the item with the sequence number ``place.head``, store their media, update the
+    head of the session, and return the items."""
     return insert_batches(db, [(place, messages)], now) if messages else []
 
 
 def insert_batches(
     db: sqlite3.Connection, batches: Sequence[tuple[AppendPoint, Sequence[Message]]], now: float
 ) -> list[Item]:
-    """Insert items as ``insert_items`` does, for several turns of one session, whose places follow each other. No batch
-    is empty."""
+    """Insert items as ``insert_items`` does, for several turns of one session. The batches are in the order of their
+    sequence numbers, and none is empty."""
     (first, _), (last, newest) = batches[0], batches[-1]
     session_key = pair(first.key)
     with_media = [message for _, messages in batches for message in messages if message.media]
@@ -86,8 +86,8 @@ def _row(place: AppendPoint, seq: int, message: Message, body: str, now: float) 
 def select_latest(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], limit: int | None, *, failed: bool = True
 ) -> list[Item]:
-    """Return at most ``limit`` of the newest items of a path, in order. Results at the beginning whose calls are not
-    included are left out. ``failed=False`` leaves out the items of failed turns.
+    """Return at most ``limit`` of the newest items of a branch, given as its ``path``, in order. Results at the
+    beginning whose calls are not included are left out. ``failed=False`` leaves out the items of failed turns.
 
     A row that cannot be decoded is left out together with the calls and results of its round, and does not count
     towards the limit.
@@ -98,14 +98,14 @@ def select_latest(
 
 
 def select_newest(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], count: int) -> list[Item]:
-    """Return the newest ``count`` items of a path in order. They may begin with results whose calls are not
-    included."""
+    """Return the newest ``count`` items of a branch, given as its ``path``, in order. They may begin with results whose
+    calls are not included."""
     return _read_newest(db, key, path, count, failed=True)[0]
 
 
 def select_last_unit(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange]) -> list[Item]:
-    """Return the smallest group of items that can be removed from the end of a path: the newest item that is not a tool
-    result, and all items after it. Empty if there is none."""
+    """Return the smallest group of items that can be removed from the end of a branch, given as its ``path``: the
+    newest item that is not a tool result, and all items after it. Empty if there is none."""
     unit: list[Item] = []
     with closing(_iterate_backwards(db, key, path, failed=True)) as rows:
         for row in rows:
@@ -159,8 +159,8 @@ def _read_newest(
 def _iterate_backwards(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], *, failed: bool
 ) -> Generator[tuple[Any, ...], None, None]:
-    """Yield the rows of a path, newest first, and read them only as they are requested. Each range of the path needs
-    one index look-up."""
+    """Yield the rows of the items of a branch, given as its ``path``, newest first, and read them only as they are
+    requested. Each range of the path needs one index look-up."""
     of_failed = "SELECT id FROM turns WHERE namespace = :namespace AND session = :session AND state = 'failed'"
     # A subquery is used instead of a join, because the index of items then still returns the rows in order, without
     # sorting.

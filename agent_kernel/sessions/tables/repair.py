@@ -49,7 +49,8 @@ def repair(db: sqlite3.Connection, namespace: str | None, now: float) -> list[St
 def set_aside(
     db: sqlite3.Connection, fault: LocatedFault, table: str, where: str, values: tuple[Any, ...], *, now: float
 ) -> str:
-    """Move the rows of ``table`` that match ``where`` into the quarantine. Returns SET_ASIDE."""
+    """Move the rows of ``table`` that match ``where`` into the quarantine. Returns SET_ASIDE, the text that reports
+    this kind of repair."""
     cursor = db.execute(f"SELECT * FROM {table} WHERE {where}", values)
     names = [column[0] for column in cursor.description]
     for row in cursor.fetchall():
@@ -163,8 +164,8 @@ def _name_end(db: sqlite3.Connection, key: SessionKey, segment: int, now: float)
 
 
 def _current_branch(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Make the branch that the session names the current one; if it does not exist, the first branch; if there is none,
-    a new one."""
+    """Make the branch that the session names the current branch. If that branch does not exist, use the first branch;
+    if the session has no branch, create one."""
     row = db.execute(
         "SELECT b.name, b.segment FROM branches AS b JOIN sessions AS s"
         " ON s.namespace = b.namespace AND s.id = b.session"
@@ -196,7 +197,7 @@ def _columns(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
 
 
 def _media_row(db: sqlite3.Connection, fault: LocatedFault, now: float) -> str:
-    """Add a missing row of ``media``, or remove a wrong one. These rows only repeat data of the items, so nothing is
+    """Add a missing row of ``media``, or remove a wrong row. These rows only repeat data of the items, so nothing is
     lost."""
     digest, seq = fault.facts["hash"], fault.facts["seq"]
     if fault.facts["wanted"]:

@@ -25,7 +25,7 @@ _AT_ONCE = 500
 @dataclass(frozen=True, slots=True)
 class _SearchScope:
     """The part of the store in which a search looks: the texts with ids in the ranges ``ids``, and the items of
-    ``sessions`` (None: of all) that are not folded yet."""
+    ``sessions`` (None: of all sessions) whose texts are not yet copied into ``search_texts``."""
 
     namespace: str
     query: SessionQuery
@@ -85,7 +85,7 @@ def _scope(db: sqlite3.Connection, namespace: str, query: SessionQuery) -> _Sear
 
 
 def _match_folded(db: sqlite3.Connection, scope: _SearchScope, word: str) -> Iterator[int]:
-    """Yield the ids of folded texts that contain the word, using the index where possible.
+    """Yield the ids of the texts in ``search_texts`` that contain the word, using the index where possible.
 
     Texts outside the scope are not read at all, so that the duration of a search reveals nothing about them.
     """
@@ -121,8 +121,8 @@ def _scan_texts(db: sqlite3.Connection, ids: IdRange, word: str, condition: str 
 
 
 def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, matches: Mapping[str, set[int]]) -> dict[int, str]:
-    """Add the text ids of matches in items that are not folded yet to ``matches`` (word -> text ids). Sessions
-    without a number get a temporary negative one. Returns temporary number -> session id."""
+    """Add to ``matches`` (word -> text ids) the matches in items whose texts are not yet copied into ``search_texts``.
+    Sessions without a number get a temporary negative number. Returns temporary number -> session id."""
     new: dict[int, str] = {}
     since, until = scope.times
     for at, (key, folded, head) in enumerate(_select_behind(db, scope), start=1):
@@ -139,7 +139,8 @@ def _add_unfolded(db: sqlite3.Connection, scope: _SearchScope, matches: Mapping[
 
 
 def _select_behind(db: sqlite3.Connection, scope: _SearchScope) -> Iterator[tuple[SessionKey, int, int]]:
-    """Yield (session, last seq that is folded, head) for each session in the scope that has items to fold."""
+    """Yield (session, sequence number of the last item whose text is in ``search_texts``, sequence number of the last
+    item) for each session in the scope that has items whose texts are still to be copied."""
     rows = db.execute(
         "SELECT id, folded, head FROM sessions WHERE namespace = ? AND folded < head", (scope.namespace,)
     ).fetchall()

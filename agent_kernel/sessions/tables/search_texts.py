@@ -1,8 +1,8 @@
 """Maintains the table of the case-folded texts of all messages, in which search looks. The texts are copied ("folded")
 from the items in batches.
 
-The id of a text consists of its session's number, its seq and its role. So matches can be counted without reading rows,
-and the texts of a session or a namespace have a contiguous range of ids.
+The id of a text consists of the number of its session, the sequence number of its item, and the role of the message. So
+matches can be counted without reading rows, and the texts of a session or a namespace have a contiguous range of ids.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from agent_kernel.sessions.tables.rows import HERE, pair
 from agent_kernel.sessions.tables.search_index import IdRange
 
 SEQ_BITS = 24
-"""Number of bits of a text id for the seq and the role (one bit). Messages after item 8,388,607 of a session are not
-searched."""
+"""Number of bits of a text id for the sequence number of the item and the role of the message (one bit). Messages after
+item 8,388,607 of a session are not searched."""
 NUMBER_BITS = 22
 """Number of bits of a text id for the sessions of one namespace; 17 bits remain for namespaces."""
 BATCH = 500
@@ -28,14 +28,14 @@ BATCH_CHARS = 256 * 1024
 """Maximum characters of texts in one transaction of ``fold``, as BATCH is the maximum number of items. A transaction
 takes about 50 ms."""
 SEGMENT = "segment IN (SELECT 0 UNION ALL SELECT id FROM segments WHERE namespace = :namespace AND session = :session)"
-"""SQL condition that is true for every segment of the session. With it, SQLite finds an item by its seq through the
-index (namespace, session, segment, seq)."""
+"""SQL condition that is true for every segment of the session. With it, SQLite finds an item by its sequence number
+through the index (namespace, session, segment, seq)."""
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
 
 
 def fold(db: sqlite3.Connection, limit: int) -> int:
-    """Copy a batch of at most ``limit`` new texts; if there are none, do a step of other pending work. Returns the
-    number of items processed, at least 1.
+    """Copy a batch of at most ``limit`` new texts; if there are no new texts, do a step of other pending work. Returns
+    the number of items processed, at least 1.
 
     An index that turns out to be damaged is created again by the next call.
     """
@@ -70,8 +70,8 @@ def has_work(db: sqlite3.Connection) -> bool:
 
 
 def count_left(db: sqlite3.Connection) -> int:
-    """Return the number of items that are not folded yet, plus the number of texts that are not in the index if this
-    SQLite supports one."""
+    """Return the number of items whose texts are not yet copied into ``search_texts``, plus the number of texts that
+    are not in the index if this SQLite supports one."""
     items = db.execute("SELECT coalesce(sum(head - folded), 0) FROM sessions WHERE folded < head").fetchone()[0]
     texts = db.execute("SELECT count(*) FROM search_unindexed").fetchone()[0] if search_index.is_available() else 0
     return int(items) + int(texts)
@@ -95,8 +95,8 @@ def delete_session_texts(db: sqlite3.Connection, key: SessionKey) -> None:
 
 
 def _fold_items(db: sqlite3.Connection, limit: int, *, indexed: bool) -> int:
-    """Copy the texts of new items. Returns the number of seqs processed, including those of items that are not
-    searched."""
+    """Copy the texts of new items. Returns how many sequence numbers were processed, including those of items that are
+    not searched."""
     taken, chars = 0, 0
     while taken < limit and chars < BATCH_CHARS:
         row = db.execute("SELECT namespace, id, folded, head FROM sessions WHERE folded < head LIMIT 1").fetchone()
@@ -152,8 +152,8 @@ def _delete_range(db: sqlite3.Connection, ids: IdRange) -> None:
 def select_unfolded(
     db: sqlite3.Connection, key: SessionKey, after: int, until: int
 ) -> Iterator[tuple[int, str, float, str]]:
-    """Yield (seq, role, time, folded text) of the messages of users and models with seqs from ``after`` + 1 to
-    ``until``, in order, on all branches."""
+    """Yield (sequence number, role, time, folded text) of the messages of users and models with sequence numbers from
+    ``after`` + 1 to ``until``, in order, on all branches."""
     rows = db.execute(
         "SELECT seq, role, time, body FROM items"
         f" WHERE namespace = :namespace AND session = :session AND {SEGMENT} AND seq > :after AND seq <= :until"
@@ -202,7 +202,8 @@ def select_number(db: sqlite3.Connection, key: SessionKey) -> int | None:
 
 
 def select_number_range(db: sqlite3.Connection, namespace: str) -> tuple[int, int] | None:
-    """Return the lowest and the highest session number of a namespace, or None if it has no folded session."""
+    """Return the lowest and the highest session number of a namespace, or None if ``search_texts`` has no texts of the
+    namespace."""
     row = db.execute("SELECT min(number), max(number) FROM search_places WHERE namespace = ?", (namespace,)).fetchone()
     return None if row[0] is None else row
 

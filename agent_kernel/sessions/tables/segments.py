@@ -35,7 +35,8 @@ counts as 0."""
 
 @dataclass(frozen=True, slots=True)
 class SegmentRange:
-    """The items of ``segment`` up to and including seq ``until``. A path is a list of such ranges, newest first."""
+    """The items of ``segment`` up to and including the item with the sequence number ``until``. A path is a list of
+    such ranges, newest first."""
 
     segment: int
     until: int = END
@@ -132,8 +133,8 @@ def switch_branch(db: sqlite3.Connection, key: SessionKey, name: str, now: float
 
 
 def switch_to_item(db: sqlite3.Connection, key: SessionKey, behind: int, now: float) -> int:
-    """Switch the session to a branch whose last item is ``behind`` (0: a branch without items), and return the id of
-    the branch's last segment. Unlike ``switch_branch`` this is possible while a turn is open.
+    """Switch the session to a branch whose last item has the sequence number ``behind`` (0: a branch without items),
+    and return the id of the branch's last segment. Unlike ``switch_branch`` this is possible while a turn is open.
 
     If the current branch ends there, it stays the current one. Otherwise the newest branch that ends there is used. If
     there is none, a branch is created.
@@ -207,8 +208,8 @@ def move_branch_end(db: sqlite3.Connection, key: SessionKey, segment: int) -> No
 
 
 def segment_extents(db: sqlite3.Connection, key: SessionKey) -> dict[int, int]:
-    """Return segment -> last seq that any branch shows of it. The value is END if a branch ends in the segment.
-    Segments that no branch shows are missing."""
+    """Map each segment to the sequence number of its last item that any branch shows. The value is END if a branch ends
+    in the segment. Segments that no branch shows are missing."""
     extents: dict[int, int] = {}
     for _, pieces in branch_paths(db, key):
         for piece in pieces:
@@ -230,7 +231,8 @@ def select_children(db: sqlite3.Connection, key: SessionKey, segment: int, seq: 
 def find_end(
     db: sqlite3.Connection, key: SessionKey, pieces: Sequence[SegmentRange], until: int = END
 ) -> tuple[int, int]:
-    """Return (segment, seq) of the newest item of a path, ignoring items after ``until``; (0, 0) if there is none."""
+    """Return (segment, sequence number) of the newest item of a path, ignoring items after ``until``; (0, 0) if there
+    is none."""
     for piece in pieces:
         row = db.execute(
             f"SELECT max(seq) FROM items WHERE {HERE} AND segment = ? AND seq <= ?",
@@ -242,8 +244,8 @@ def find_end(
 
 
 def _find_branch_point(db: sqlite3.Connection, key: SessionKey, before: str | None) -> tuple[int, int]:
-    """Return (segment, seq) of the item after which a new branch begins: the last item before the turn ``before`` of
-    the current branch, or (None) the branch's last item. Raises TurnNotFound."""
+    """Return (segment, sequence number) of the item after which a new branch begins: the last item before the turn
+    ``before`` of the current branch, or, if ``before`` is None, the branch's last item. Raises TurnNotFound."""
     pieces = branch_path(db, key, None)
     if before is None:
         return find_end(db, key, pieces)
@@ -278,7 +280,7 @@ def _branch_from_row(db: sqlite3.Connection, key: SessionKey, row: tuple[Any, ..
 
 
 def _measure_path(db: sqlite3.Connection, key: SessionKey, pieces: list[SegmentRange]) -> tuple[int, int]:
-    """Return (seq of the newest item, number of turns) of a path."""
+    """Return (sequence number of the newest item, number of turns) of a path."""
     heads, turns = [0], 0
     for piece in pieces:
         where = (*pair(key), piece.segment, piece.until)

@@ -155,7 +155,8 @@ def _write_items(db: sqlite3.Connection, whole: SessionSnapshot, blobs: Mapping[
 
 
 def _group_stored_together(items: tuple[Item, ...]) -> Iterator[list[Item]]:
-    """Yield groups of items that were stored by one append: they have the same turn and time, and consecutive seqs."""
+    """Yield groups of items that were stored by one append: they have the same turn and time, and consecutive sequence
+    numbers."""
     numbered = enumerate(items)
     # seq minus index is constant within a run of consecutive seqs.
     for _, group in groupby(numbered, key=lambda pair: (pair[1].turn, pair[1].time, pair[1].seq - pair[0])):

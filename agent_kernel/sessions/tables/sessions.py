@@ -62,8 +62,8 @@ def require_session(db: sqlite3.Connection, key: SessionKey, *, counts: bool = F
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """The data of a session that a new turn needs: the last seq, the number of turns, the last segment of the current
-    branch, and the id of the open turn, if there is one."""
+    """The data of a session that a new turn needs: the last sequence number, the number of turns, the last segment of
+    the current branch, and the id of the open turn, if there is one."""
 
     head: int
     turns: int
@@ -130,8 +130,8 @@ def select_idle(db: sqlite3.Connection, until: float) -> list[Session]:
 
 
 def select_excess(db: sqlite3.Connection, cap: int, namespace: str | None) -> list[Session]:
-    """Return the longest unused sessions beyond ``cap`` in the namespace (None: in each namespace), without those that
-    have an open turn."""
+    """Return the longest unused sessions that exceed the number ``cap`` in the namespace (None: in each namespace),
+    without those that have an open turn."""
     full = db.execute(
         "SELECT namespace, count(*) FROM sessions WHERE ? IN (namespace, '') GROUP BY namespace HAVING count(*) > ?",
         (namespace or "", cap),

@@ -17,7 +17,7 @@ from agent_kernel.sessions.tables.segments import SegmentRange
 
 
 def select_summaries(db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange]) -> list[Summary]:
-    """Return the summaries that apply to a path, in order."""
+    """Return the summaries that apply to a branch, given as its ``path``, in order."""
     summaries: list[Summary] = []
     for piece in path:
         rows = db.execute(

@@ -270,7 +270,8 @@ def select_turn(db: sqlite3.Connection, key: SessionKey, id: str) -> Turn | None
 
 
 def select_turn_by_id(db: sqlite3.Connection, namespace: str, id: str) -> Turn | None:
-    """Return the turn with this id in any session of the namespace; of several, the one that was opened last."""
+    """Return the turn with this id in any session of the namespace; if several sessions have such a turn, the turn that
+    was opened last."""
     row = db.execute(
         f"SELECT {TURN_COLUMNS} FROM turns WHERE namespace = ? AND id = ? ORDER BY opened DESC, rowid DESC LIMIT 1",
         (namespace, id),
@@ -281,8 +282,8 @@ def select_turn_by_id(db: sqlite3.Connection, namespace: str, id: str) -> Turn |
 def select_turns(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], limit: int | None, before: str = ""
 ) -> list[Turn]:
-    """Return at most ``limit`` of the newest turns of a path, in order; with ``before``, the newest ones before that
-    turn."""
+    """Return at most ``limit`` of the newest turns of a branch, given as its ``path``, in order; with ``before``, the
+    newest turns before the turn with this id."""
     at, end = _locate(db, key, path, before) if before else (0, (segments.END, 0))
     newest: list[Turn] = []
     for piece in path[at:]:
@@ -304,8 +305,8 @@ def select_turns(
 def _locate(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], id: str
 ) -> tuple[int, tuple[int, int]]:
-    """Find a turn on a path. Returns (index of the range that contains it, (its ``since``, its ordinal)). Raises
-    TurnNotFound."""
+    """Find the turn ``id`` on a branch, given as its ``path``. Returns (index of the range of the path that contains
+    the turn, (its ``since``, its ordinal)). Raises TurnNotFound."""
     row = db.execute(f"SELECT segment, since, ordinal FROM turns WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
     for at, piece in enumerate(path):
         if row is not None and row[0] == piece.segment and row[1] < piece.until:
@@ -335,7 +336,7 @@ def insert_turn_row(
 
 
 def _whole_row(turn: Turn, segment: int, heartbeat: float, owner: Owner | None = None) -> tuple[object, ...]:
-    """Return all columns of a turn without pending calls."""
+    """Return the values of all columns for a turn that has no pending calls."""
     lease = (json.dumps(asdict(owner)), owner.instance) if owner else ("{}", "")
     *row, since = turn_row(turn)
     return (*row, "{}", *lease, heartbeat, segment, since)

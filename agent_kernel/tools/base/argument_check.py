@@ -40,8 +40,8 @@ def describe_misfit(call: ToolCall, schema: Mapping[str, Any]) -> str:
 
 
 def _matches(pattern: str, text: str) -> bool | None:
-    """Return whether the pattern, one of JavaScript, is found in the text; None if it cannot be read or takes too
-    long."""
+    """Return whether the regular expression ``pattern``, in the syntax of JavaScript, is found in the text; None if the
+    pattern cannot be read or the search takes too long."""
     import regex
 
     if pattern in _slow_patterns:

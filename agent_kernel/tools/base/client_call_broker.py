@@ -21,7 +21,7 @@ OTHERS_WITHIN_S = 2.0
 RENEW_S = 15.0
 LEASE_S = 90.0
 MAX_OUTPUT = 256 << 10
-"""Maximum number of characters of one piece of output: secrets are searched in it before anything else can happen."""
+"""Maximum number of characters of one piece of output. The search for secrets in a piece blocks the event loop."""
 MAX_DECLINED = 8
 """Maximum number of clients for each call whose reasons for declining are kept."""
 

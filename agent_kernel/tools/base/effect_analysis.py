@@ -81,7 +81,7 @@ def _kind(call: ast.Call) -> Kind | None:
 
 
 def _function_name(function: ast.expr) -> tuple[str, str]:
-    """Return (name of the called function, name before its dot); the second is empty without a dot."""
+    """Return (name of the called function, name before its dot); the second value is empty if the name has no dot."""
     if isinstance(function, ast.Attribute):
         return function.attr, function.value.id if isinstance(function.value, ast.Name) else ""
     return (function.id, "") if isinstance(function, ast.Name) else ("", "")

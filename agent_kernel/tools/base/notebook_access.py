@@ -40,7 +40,8 @@ class DraftRunner(NotebookRunner, Protocol):
 
 
 class NotebookAccess(Protocol):
-    """Access to one kernel and one notebook, fixed when the turn was submitted; a model cannot name another."""
+    """Access to one kernel and one notebook, which are fixed when the turn is submitted; a model cannot choose another
+    kernel or notebook."""
 
     @property
     def path(self) -> str:

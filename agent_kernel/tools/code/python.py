@@ -21,7 +21,7 @@ from agent_kernel.tools.code.sandbox_environment import SandboxEnvironment, form
 from agent_kernel.tools.code.workdir_changes import OUTPUTS, requested_outputs
 
 CODE = {"type": "string", "description": "Python code to run"}
-"""Title of notes (hidden context that the model reads) with facts about variables."""
+"""JSON schema of the tool parameter ``code``."""
 NO_DRAFT = "No draft can be made: {reason}. Python runs in your kernel instead, after asking you."
 EXCEPTION_CHARS = 4_000
 VALUE_CHARS = 4_000

@@ -168,7 +168,7 @@ def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
 
 def _fit(texts: Sequence[str]) -> list[str]:
     """Shorten the texts so that together they fit into TEXT_CHARS characters. Each keeps at least its first
-    STREAM_CHARS characters, and long texts use the room that short ones leave."""
+    STREAM_CHARS characters, and long texts use the room that short texts leave."""
     spare = max(0, TEXT_CHARS - sum(min(len(text), STREAM_CHARS) for text in texts))
     fitted = []
     for text in texts:

@@ -1,4 +1,5 @@
-"""Finds the files that code left in its work directory: the requested ones, then those that are new or changed."""
+"""Finds the files that code left in its work directory: first the requested files, then files that are new or
+changed."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import NOT_PRODUCED, ProducedFile, RequestedFile, format_of
 
 SURFACED = 64
-"""Maximum number of files of one call that are stored although nobody requested them."""
+"""Maximum number of files of one call that are stored although neither the request nor the call names them."""
 WALKED = 20_000
 """Maximum number of directory entries that are searched. In a larger work directory, only files that are requested by
 name are found."""
@@ -50,8 +51,9 @@ class SurfacedFiles:
 class WorkdirSnapshot:
     """The state of a work directory before a run.
 
-    ``stamps`` maps file names to (size, mtime in ns), including the files of ``wanted``, in whatever directory they
-    are. ``complete`` is false if the directory has too many files for finding the new ones after the run.
+    ``stamps`` maps file names to (size, mtime in ns), including the files of ``wanted`` (the outputs that the request
+    names), in whatever directory they are. ``complete`` is false if the directory has too many files for finding the
+    new ones after the run.
     """
 
     workdir: Path

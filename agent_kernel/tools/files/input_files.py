@@ -64,8 +64,8 @@ async def find_inputs(files: FileRegistry, key: SessionKey, ids: Sequence[str]) 
 def mount_inputs(inputs: Sequence[MountedInput], workdir: Path) -> list[MountedInput]:
     """Copy the files into ``workdir``, which is created if necessary. Blocking.
 
-    If ``workdir`` has a file of the same name and content, that file is kept. If its content differs, the copy gets the
-    next free name. A failed copy is reported in the result, not raised.
+    If ``workdir`` has a file of the same name and content, that file is kept. If a file of the same name has other
+    content, the copy gets the next free name. A failed copy is reported in the result, not raised.
     """
     try:
         for directory in (workdir.parent, workdir):

@@ -151,7 +151,7 @@ def read(path: Path, digest: str = "") -> McpConfig:
 
 
 def parse(body: Mapping[str, Any]) -> McpConfig:
-    """Parse the JSON object of a configuration file. Raises InvalidRequest."""
+    """Parse the JSON object of a configuration file. Raises InvalidRequest if it is not a valid configuration."""
     if "servers" not in body and "mcpServers" not in body:
         raise InvalidRequest("there is neither a key 'servers' nor a key 'mcpServers'.")
     timeout_s = _seconds(body.get("tool_timeout_secs", TIMEOUT_S), "tool_timeout_secs")

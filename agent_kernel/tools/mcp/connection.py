@@ -253,8 +253,8 @@ class McpConnection:
                     )
 
     def _on_end(self, life: ServerRun, reason: str) -> None:
-        """Set when the next connection may be started: at once if this one lasted long, else after a pause that grows
-        with each failure."""
+        """Set when the next connection may be started: at once if the connection that ended lasted at least STEADY_S
+        seconds, else after a pause that grows with each failure."""
         if self._closed:
             return
         lived = life.client is not None

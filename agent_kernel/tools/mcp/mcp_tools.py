@@ -117,7 +117,8 @@ class McpTools:
             return [{"name": "", "state": "failed", "tools": 0, "left_out": [], "problem": str(error)}]
 
     async def connections(self) -> Sequence[McpConnection]:
-        """Return the connections to the MCP servers of this server's configuration. Raises InvalidRequest."""
+        """Return the connections to the MCP servers of this server's configuration. Raises InvalidRequest if the
+        configuration cannot be read."""
         if self._own is None and self._path is not None:
             self._own = self._group(await asyncio.to_thread(read, self._path))
         return self._own.connections if self._own else ()
@@ -284,8 +285,8 @@ async def _close_group(group: ServerGroup) -> None:
 def exposed_name(prefix: str, name: str, used_names: Collection[str] = ()) -> str:
     """Return ``prefix_name`` in a form that models can write.
 
-    If the name is too long, contains other characters, or is in ``used_names``, it ends with a hash of the original
-    name. The name is therefore the same in every turn.
+    If the name is too long, contains characters other than ASCII letters, digits, ``_`` and ``-``, or is in
+    ``used_names``, it ends with a hash of the original name. The name is therefore the same in every turn.
     """
     safe = _UNSAFE.sub("_", f"{prefix}_{name}" if prefix else name)
     if len(safe) <= LONGEST and safe not in used_names and safe.strip("_-"):

@@ -93,8 +93,8 @@ class EditContext:
     last: str = ""
 
     async def document(self, context: ToolContext) -> VisibleNotebook:
-        """Return the document that is open in the browser page. Raises NotFound, and Conflict if it may not be
-        changed."""
+        """Return the document that is open in the browser page. Raises NotFound if no page has it open, and Conflict if
+        it may not be changed."""
         seen = await self.view.live(context)
         if not seen.writable:
             raise Conflict("The notebook is read-only; propose the change in your answer instead.")
@@ -123,7 +123,9 @@ class EditContext:
         )
 
     def place(self, notebook: VisibleNotebook, below: object) -> str:
-        """Return the id of the cell above the target position; empty for the top. Raises InvalidRequest."""
+        """Return the id of the cell below which a new cell is placed; empty for the top of the notebook. ``below``
+        names the cell, or is START for the top. Without ``below`` it is the cell that was inserted last, else the cell
+        with the prompt, else the active cell, else the last cell. Raises InvalidRequest if ``below`` names no cell."""
         if isinstance(below, str) and below.strip():
             return "" if below.strip().lower() == START else find_cell(notebook.cells, below).id
         ids = {cell.id for cell in notebook.cells}
@@ -178,7 +180,7 @@ class CellEdit:
 
 
 class TextEdit(CellEdit):
-    """A change of a cell's source, which the person may revise before it is made."""
+    """A change of a cell's source, which the person may revise before the page makes it."""
 
     def revise(self, call: ToolCall) -> ToolCall:
         """Return the call with its ``diff`` computed again, for the text that the person wrote. Raises InvalidRequest

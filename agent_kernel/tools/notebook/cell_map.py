@@ -85,7 +85,8 @@ def map_cells(cells: Sequence[NotebookCell], start: int = 0) -> str:
 
 
 def select_cells(cells: Sequence[NotebookCell], selection: str) -> tuple[list[NotebookCell], list[int]]:
-    """Parse a selection of cells and execution numbers: ``3, 5-8, ID, In[2]``. Raises InvalidRequest."""
+    """Parse a selection of cells and execution numbers: ``3, 5-8, ID, In[2]``. Returns (cells, execution numbers).
+    Raises InvalidRequest if it names no cell and no execution."""
     by_id = {cell.id: cell for cell in cells if cell.id}
     selected: dict[int, NotebookCell] = {}
     executed: list[int] = []
@@ -107,7 +108,7 @@ def select_cells(cells: Sequence[NotebookCell], selection: str) -> tuple[list[No
 
 def find_cell(cells: Sequence[NotebookCell], reference: str) -> NotebookCell:
     """Return the cell that ``reference`` names by its id, by a unique prefix of the id (4 characters or more), or by
-    its number. Raises InvalidRequest."""
+    its number. Raises InvalidRequest if there is no such cell."""
     word = reference.strip(" '\"")
     matches = [cell for cell in cells if cell.id == word and word]
     if not matches and len(word) >= PREFIX:

@@ -26,9 +26,9 @@ MAX_CELLS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class VisibleNotebook:
-    """The current content of a notebook. ``named`` is a text from which the model learns where the content comes
-    from. ``live`` is true if it comes from an open page. ``active`` is the id of a cell, and ``selected`` are ids of
-    cells."""
+    """The current content of a notebook. ``named`` is a text from which the model learns where the content comes from.
+    ``live`` is true if it comes from an open page. ``active`` is the id of the active cell of that page, and
+    ``selected`` are the ids of the cells that are selected there; both are empty if they are unknown."""
 
     named: str
     cells: list[NotebookCell]
@@ -107,8 +107,8 @@ class ReadCellsMemory:
             hashes[id] = _hash(source)
 
     def state(self, key: SessionKey, cell: NotebookCell) -> str:
-        """Return ``same`` if the model has read the cell's present source, ``changed`` if it has read an earlier one,
-        or ``unread``."""
+        """Return ``same`` if the model has read the cell's present source, ``changed`` if it has read an earlier source
+        of the cell, and ``unread`` if it has read neither."""
         cells = self._sessions.get(key)
         if cells is None or cell.id not in cells:
             return "unread"

@@ -82,7 +82,8 @@ RUNNING = ToolSpec(
 ABOVE, NOTHING = "above", "none"
 CELL_CHARS = 4_000
 ALL_CHARS = 40_000
-"""Maximum characters of all cells that are not turns. If there are more, the last cells are kept."""
+"""Maximum characters of all cells together that the model reads in place of the conversation. If there are more, the
+last cells are kept."""
 NO_PAGE = "There is no notebook page here ({reason}), so the model sees the conversation as usual."
 NOT_SAVED = "This cell is not saved yet, and no open page reports its position, so it is treated as the last cell."
 

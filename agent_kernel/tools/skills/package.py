@@ -88,7 +88,7 @@ def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
     """Check a directory as an upload is checked, without copying it. Return the skill, and the time when the directory
     was last changed (seconds since the epoch).
 
-    Links are left out. Blocking. Raises InvalidRequest, OSError.
+    Links are left out. Blocking. Raises InvalidRequest for a directory that an upload could not contain, and OSError.
     """
     files = _walk(root)
     names = _check_names([_directory_entry(root, file.name) for file in files])
@@ -103,7 +103,8 @@ def inspect_folder(root: Path) -> tuple[UnpackedSkill, float]:
 
 
 def read_zip(data: bytes) -> list[PackageEntry]:
-    """Return the files of a zip. Raises InvalidRequest."""
+    """Return the files of a zip. Raises InvalidRequest if the zip is too large or unreadable, or contains anything but
+    plain files and folders."""
     if len(data) > MAX_BYTES:
         raise too_large()
     _check_directory(data)
@@ -139,7 +140,8 @@ def _check_info(info: zipfile.ZipInfo) -> None:
 
 
 def folder(root: Path) -> list[PackageEntry]:
-    """Return the files of a directory; links are left out. Blocking. Raises InvalidRequest."""
+    """Return the files of a directory; links are left out. Blocking. Raises InvalidRequest if there are too many
+    files."""
     return [_directory_entry(root, path.name, _runs(root / path.name)) for path in _walk(root)]
 
 

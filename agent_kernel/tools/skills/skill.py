@@ -72,7 +72,7 @@ class SkillSpecifier:
 
     @classmethod
     def parse(cls, text: str) -> SkillSpecifier:
-        """Parse ``id``, ``id@latest`` or ``id@2``. Raises InvalidRequest."""
+        """Parse ``id``, ``id@latest`` or ``id@2``. Raises InvalidRequest for any other text."""
         id, _, version = text.partition("@")
         if not _ID.fullmatch(id):
             raise InvalidRequest(f"{text[:80]!r} is not the id of a skill; ids look like skill_0123....")

@@ -225,7 +225,8 @@ class SkillMounts:
         self._copied = RecentEntries[Path, CopiedSkill](REMEMBERED)
 
     def mount(self, workdir: Path, skills: Sequence[Version]) -> list[MountedSkill]:
-        """Copy the skills. Blocking. Raises OSError for a full disk."""
+        """Copy the skills into ``workdir``, unless the same versions are there already. Blocking. Raises OSError, for
+        example if the disk is full."""
         mounted = assign_folders(skills)
         marks = tuple(skill.version.mark for skill in mounted)
         copied = self._copied.get(workdir)

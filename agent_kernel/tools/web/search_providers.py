@@ -149,7 +149,8 @@ class CallbackSearch:
 
 
 def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
-    """Create the provider that the setting ``web`` names; None if the setting is off. Raises InvalidRequest."""
+    """Create the provider that the setting ``web`` names; None if the setting is off. Raises InvalidRequest for an
+    unknown provider."""
     if setting.strip() in ("", "off"):
         return None
     name, _, rest = setting.strip().partition(":")

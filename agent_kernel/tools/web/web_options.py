@@ -38,7 +38,7 @@ class WebOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> WebOptions:
-        """Read the options. Unknown keys are ignored. Raises InvalidRequest."""
+        """Read the options. Unknown keys are ignored. Raises InvalidRequest for an invalid or unsupported value."""
         size = options.get("search_context_size") or "medium"
         if not isinstance(size, str) or size not in BUDGETS:
             raise InvalidRequest(f"search_context_size must be one of {', '.join(BUDGETS)}, not {size!r:.40}.")

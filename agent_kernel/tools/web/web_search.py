@@ -181,8 +181,8 @@ def _cut(paragraph: str) -> Iterable[str]:
 
 def fill_budget(ranked: Iterable[int], cost: Callable[[int], int], budget: int) -> list[int]:
     """Return the passages that fit into ``budget``, best first. ``ranked`` are passage indices, best first, and
-    ``cost`` returns the cost of one. A passage that does not fit is skipped, and smaller ones after it may still be
-    taken."""
+    ``cost`` returns the cost of a passage. A passage that does not fit is skipped, and smaller passages after it may
+    still be taken."""
     selected = []
     for index in ranked:
         if (price := cost(index)) <= budget:

@@ -55,7 +55,7 @@ def loads(
 
 
 def check_size(document: bytes, max_bytes: int, max_values: int, *, document_name: str = "document") -> None:
-    """Check the limits without decoding. Raises InvalidRequest."""
+    """Check the limits without decoding. Raises InvalidRequest if the document exceeds one of them."""
     if len(document) > max_bytes:
         raise InvalidRequest(f"The {document_name} has {len(document)} bytes, more than the limit of {max_bytes}.")
     if has_too_many_values(document, max_values):
@@ -156,11 +156,11 @@ class Fields:
         return Fields(self.value.get(name), f"{self.place}.{name}")
 
     def each(self, name: str) -> Iterator[Fields]:
-        """Yield the elements of a list that may be absent."""
+        """Yield the elements of the list ``name``, or nothing if the field is absent."""
         for at, value in enumerate(self.get(name, list, [])):
             yield Fields(value, f"{self.place}.{name}[{at}]")
 
     def items(self, name: str) -> Iterator[tuple[str, Fields]]:
-        """Yield the entries of an object that may be absent."""
+        """Yield the entries of the object ``name``, or nothing if the field is absent."""
         for key, value in self.get(name, dict, {}).items():
             yield key, Fields(value, f"{self.place}.{name}.{key[:80]}")

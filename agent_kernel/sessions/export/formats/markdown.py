@@ -30,7 +30,7 @@ _INVISIBLE = "\u200b"
 def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[str, dict[str, bytes]]:
     """Return (Markdown text, images by file name). With ``beside`` the images are files below ``images/``; otherwise
     they are data URLs in the text. If ``branch`` is given, only that branch is written. Otherwise the current branch is
-    written completely, and of the other branches what no earlier one has shown."""
+    written completely, followed by each other branch without the items that are already written."""
     page = _MarkdownPage(transcript, beside)
     chosen = transcript.session.branch if branch is None else branch
     lines = [f"# {_inline(transcript.session.title or transcript.session.key.id)}", "", page.header_line(chosen)]
@@ -69,9 +69,9 @@ class _MarkdownPage:
             yield f"- {_code(file.name)}, {file.message or f'{file.size} bytes'}"
 
     def branch(self, name: str) -> Iterator[str]:
-        """Yield the Markdown lines of a branch, without items that an earlier branch has shown. Turns are numbered
-        within the branch. If this branch leaves an earlier one in the middle of a turn, the rest of that turn is marked
-        as continued."""
+        """Yield the Markdown lines of a branch, without items that are already written as part of another branch. Turns
+        are numbered within the branch. If this branch leaves an earlier one in the middle of a turn, the rest of that
+        turn is marked as continued."""
         turns, items = self._whole.select_branch(name)
         of_turn: dict[str, list[Item]] = {}
         for item in items:

@@ -67,8 +67,8 @@ def read(document: Fields, namespace: str) -> Transcript:
 
 
 def _sort_results(messages: Iterator[Message]) -> Iterator[Message]:
-    """Yield the messages with the results of each round in the order of their calls. They may be stored in the order in
-    which the calls ended."""
+    """Yield the messages with the results of each round in the order of their calls. The input may have them in the
+    order in which the calls ended."""
     order: dict[str | None, int] = {}
     results: list[Message] = []
     for message in messages:
@@ -92,8 +92,9 @@ def _tags(document: Fields) -> tuple[str, ...]:
 
 
 def _with_media(message: Message, files: Mapping[str, File], used_ids: set[str]) -> Message:
-    """Replace the notes at the end of the message's text by the media for which they stand. ``files`` maps the
-    beginning of a hash to the file with the bytes. The ids of the files that were found are added to ``used_ids``."""
+    """Replace notes of the form ``[MIME type: beginning of a hash]`` at the end of the message's text by the media for
+    which they stand. ``files`` maps the beginning of a hash to the file with the bytes. The ids of the files that were
+    found are added to ``used_ids``."""
     *parts, last = message.parts or (Text(""),)
     media: list[Part] = []
     text = last.text if isinstance(last, Text) else ""

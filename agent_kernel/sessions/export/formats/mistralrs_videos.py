@@ -24,8 +24,8 @@ _NOTE = re.compile(r"\[video, (\d{1,4}) frames(?:, (\d[\d.e+-]{0,30}) fps, frame
 
 
 def describe(video: Fields, count: int) -> str:
-    """Return the note for the first ``count`` frames of a video. If the properties that the video states contradict
-    each other, the note states only the number of frames."""
+    """Return the note (a line that states the properties of a video) for the first ``count`` frames of a video. If the
+    properties that the video states contradict each other, the note states only the number of frames."""
     facts = video.value
     fps, total, sampled = facts.get("fps"), facts.get("total_num_frames"), facts.get("sampled_indices")
     places = sampled[:count] if isinstance(sampled, list) else []
@@ -56,8 +56,8 @@ def split(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> tuple[list[Video
 
 
 def _frames(parts: Sequence[Part], blobs: Mapping[str, bytes]) -> list[str]:
-    """Return the PNG images at the beginning of ``parts`` as base64, up to the first part that is not one or whose
-    bytes are missing."""
+    """Return the PNG images at the beginning of ``parts`` as base64, up to the first part that is not a PNG image or
+    whose bytes are missing."""
     frames: list[str] = []
     for part in parts:
         if not isinstance(part, Media) or part.mime != PNG or part.hash not in blobs:
