@@ -54,7 +54,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli.replaying": (
-        "core core.seams core.wire permissions sessions.store tools.base tools.code turn turn.number_check",
+        "core core.net core.seams core.wire permissions sessions.store tools.base tools.code turn turn.number_check",
         "",
     ),
     "cli.base": ("core core.seams", ""),
@@ -299,6 +299,9 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/catalog/hub_listing.py": {"huggingface_hub"},
     "agent_kernel/engines/openai_api/endpoint_client.py": {"httpx"},
     "agent_kernel/engines/openai_api/api_keys.py": {"keyring"},
+    # A model worker checks few answers against a schema, and imports jsonschema as long as everything else of ours.
+    "agent_kernel/engines/local/decoding/output_format.py": {"jsonschema", "referencing"},
+    "agent_kernel/engines/local/grammar/json_schema.py": {"jsonschema"},
     "agent_kernel/engines/local/openvino/backend.py": {"numpy", "openvino", "openvino_genai"},
     "agent_kernel/engines/local/media/images.py": {"PIL"},
     "agent_kernel/engines/local/catalog/gguf_to_q8_0.py": {"gguf"},
