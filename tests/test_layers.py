@@ -47,14 +47,14 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli": (
-        "cli.base cli.replaying core core.seams core.wire engines engines.local.catalog "
+        "cli.base cli.replaying core core.net core.seams core.wire engines engines.local.catalog "
         "engines.openai_api evaluation jupyter_ext.api jupyter_ext.api.responses "
         "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.adapters "
         "sessions.export sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
         "",
     ),
     "cli.replaying": (
-        "core core.net core.seams core.wire permissions sessions.store tools.base tools.code turn turn.number_check",
+        "core core.seams core.wire permissions sessions.store tools.base tools.code turn turn.number_check",
         "",
     ),
     "cli.base": ("core core.seams", ""),
