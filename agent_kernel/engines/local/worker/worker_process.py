@@ -32,11 +32,9 @@ the first time takes minutes without any output."""
 CHECK_S = 1.0
 END_S = 2.0
 LOG_TAIL = 2000
-ALLOCATOR = "glibc.malloc.tcache_count=60000:glibc.malloc.hugetlb=1"
-"""Settings of glibc for the worker. Each thread keeps freed blocks of memory for itself: preparing the graph of a model
-allocates and frees millions of small blocks, and takes a sixth longer without it. Memory consists of huge pages where
-the system has them: the system then prepares the memory of a model with 1.5 billion parameters in 130,000 instead of
-570,000 steps."""
+ALLOCATOR = "glibc.malloc.tcache_count=60000"
+"""Setting of glibc for the worker: each thread keeps freed blocks of memory for itself. Preparing the graph of a model
+allocates and frees millions of small blocks, and takes a sixth longer without it."""
 
 
 class WorkerProcess:
