@@ -47,7 +47,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli": (
-        "cli.base cli.replaying core core.seams core.wire engines engines.local.catalog "
+        "cli.base cli.replaying core core.net core.seams core.wire engines engines.local.catalog "
         "engines.openai_api evaluation jupyter_ext.api jupyter_ext.api.responses "
         "jupyter_ext.headless jupyter_ext.services permissions sandbox.host sessions sessions.adapters "
         "sessions.export sessions.redaction sessions.retention sessions.store tools.base tools.code tools.skills turn",
@@ -299,6 +299,9 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/engines/local/catalog/hub_listing.py": {"huggingface_hub"},
     "agent_kernel/engines/openai_api/endpoint_client.py": {"httpx"},
     "agent_kernel/engines/openai_api/api_keys.py": {"keyring"},
+    # A model worker checks few answers against a schema, and imports jsonschema as long as everything else of ours.
+    "agent_kernel/engines/local/decoding/output_format.py": {"jsonschema", "referencing"},
+    "agent_kernel/engines/local/grammar/json_schema.py": {"jsonschema"},
     "agent_kernel/engines/local/openvino/backend.py": {"numpy", "openvino", "openvino_genai"},
     "agent_kernel/engines/local/media/images.py": {"PIL"},
     "agent_kernel/engines/local/catalog/gguf_to_q8_0.py": {"gguf"},

@@ -125,7 +125,7 @@ ROUTES = [
     Route(rf"{PREFIX}/engine", "native.models:EngineHandler", ALL),
     Route(rf"{PREFIX}/engine/unload", "native.models:EngineUnloadHandler", ALL),
     Route(rf"{PREFIX}/infill", "native.models:InfillHandler", ALL),
-    Route(rf"{PREFIX}/health", "native.models:HealthHandler", ANY),
+    Route(rf"{PREFIX}/health", "native.health:HealthHandler", ANY),
     Route(rf"{PREFIX}/metrics", "native.metrics:MetricsHandler", METRICS),
     Route(rf"{PREFIX}/openapi.json", "openapi.handler:OpenApiHandler", ANY),
     Route(rf"{PREFIX}/docs", "openapi.handler:DocsHandler", ANY),
@@ -163,7 +163,7 @@ def mount(base_url: str) -> list[Rule]:
     ours = [(route.removeprefix(PREFIX), handler, named) for route, handler, named in RULES]
     root = [rule for rule in ours if rule[0] in AT_THE_ROOT]
     below = [(MOUNT + route, handler, named) for route, handler, named in ours]
-    probe = _rule(Route("/health", "native.models:ProbeHandler", ANY), "health")
+    probe = _rule(Route("/health", "native.health:ProbeHandler", ANY), "health")
     return [(base + route, handler, named) for route, handler, named in [*root, probe, *below]]
 
 

@@ -76,6 +76,7 @@ class HeadlessServer(ServerApp):
         self._hurry = asyncio.Event()
         self._ending: asyncio.Task[None] | None = None
         self._failure: BaseException | None = None
+        self._sandbox_test: asyncio.Future[Any] | None = None
 
     def run(self) -> int:
         """Run until a signal and return the exit status. Raises AgentKernelError if the extension cannot start."""
@@ -154,6 +155,8 @@ class HeadlessServer(ServerApp):
         try:
             extensions: Any = self.extension_manager
             self._check(self.services)
+            # The first report on the health, or the first call, needs the result. The test runs in other processes.
+            self._sandbox_test = asyncio.ensure_future(self.services.runtime.sandbox.report())
             await extensions.start_all_extensions()
         except BaseException as error:  # noqa: BLE001  raised again by the method that runs the loop
             self._failure = error

@@ -136,3 +136,15 @@ async def _tools(runtime: Runtime) -> ToolFacts:
         mcp_tools=sum(row["tools"] for row in up),
         mcp_servers=len(up),
     )
+
+
+def engine_to_json(info: EngineInfo) -> dict[str, Any]:
+    return {
+        "model": info.model,
+        "local": info.local,
+        "host": info.host,
+        "context_length": info.context_length,
+        "vision": info.vision,
+        "state": info.state,
+        "details": dict(info.details),
+    }

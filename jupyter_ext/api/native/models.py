@@ -1,18 +1,14 @@
-"""Routes that list, describe, download, unload and choose models and engines, complete code, and report the health of
-this server."""
+"""Routes that list, describe, download, unload and choose models and engines, and complete code."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-from jupyter_server.auth.decorator import allow_unauthenticated
 
 from agent_kernel.core.errors import (
     AgentKernelError,
@@ -20,13 +16,10 @@ from agent_kernel.core.errors import (
     InvalidRequest,
     ModelBroken,
     ModelMissing,
-    StoreError,
     UnknownModel,
     client_text,
 )
-from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.session import SessionKey
-from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog.catalog import (
     DEFAULT,
     catalog,
@@ -50,6 +43,7 @@ from jupyter_ext.api.dialects.model_list import anthropic_model, anthropic_page
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.http.sse import encode
 from jupyter_ext.api.native import available_models
+from jupyter_ext.api.native.available_models import engine_to_json
 from jupyter_ext.api.native.request_schemas import EmptyBody, EngineBody, InfillBody, PullBody
 from jupyter_ext.api.schemas import server as shapes
 from jupyter_ext.api.schemas.operation import PLACE, SESSION, operation
@@ -59,18 +53,6 @@ from jupyter_ext.turns.dialect_request import AGENT
 
 INFILL_EVENT = "jupyter_ext.api.schemas.events:InfillEvent"
 PULL_EVENT = "jupyter_ext.api.schemas.events:PullEvent"
-
-
-def engine_to_json(info: EngineInfo) -> dict[str, Any]:
-    return {
-        "model": info.model,
-        "local": info.local,
-        "host": info.host,
-        "context_length": info.context_length,
-        "vision": info.vision,
-        "state": info.state,
-        "details": dict(info.details),
-    }
 
 
 async def current_engine(services: Services, caller: Caller, key: SessionKey | None) -> dict[str, Any]:
@@ -287,50 +269,6 @@ class EngineUnloadHandler(AgentHandler):
                 await engine.aclose()
         shown = engines[-1] if engines else self.services.runtime.engine
         self.reply({"engine": engine_to_json(shown.info()), "freed_bytes": freed})
-
-
-class ProbeHandler(AgentHandler):
-    """A liveness probe without authentication; it reports nothing else."""
-
-    @allow_unauthenticated
-    async def get(self) -> None:
-        stopping = self.services.turns.is_refusing
-        self.reply({"status": "stopping" if stopping else "ok"}, 503 if stopping else 200)
-
-    @allow_unauthenticated
-    async def head(self, *args: str) -> None:
-        await self.get()
-
-
-def _without_path(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the report of a sandbox layer, in which the name of a program replaces the program's path."""
-    return {**layer, "detail": re.sub(r"^/\S*/(?=[^/\s]+(?: |$))", "", str(layer["detail"]))}
-
-
-class HealthHandler(AgentHandler):
-    @guard("read")
-    @operation(shapes.Health)
-    async def get(self) -> None:
-        """Check the health of this server."""
-        runtime = self.services.runtime
-        store = "ok"
-        try:
-            await runtime.store.list(self.caller.namespace, 1)
-        except StoreError as error:
-            store = error.to_json()["message"]
-        sandbox = {name: _without_path(layer) for name, layer in (await runtime.sandbox.report()).items()}
-        servers = await available_models.mcp_servers(self.services.runtime)
-        well = store == "ok" and all(row["state"] != "failed" for row in servers)
-        self.reply(
-            {
-                "status": "ok" if well else "degraded",
-                "version": __version__,
-                "engine": engine_to_json(runtime.engine.info()),
-                "sandbox": sandbox,
-                "store": {"kind": runtime.settings.store, "state": store},
-                "mcp_servers": servers,
-            }
-        )
 
 
 class InfillHandler(AgentHandler):

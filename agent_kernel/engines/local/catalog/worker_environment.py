@@ -49,6 +49,7 @@ RECORD = "environment.json"
 CHECK = """
 import json, sys
 found = {"python": sys.version.split()[0]}
+sys.modules["openvino_telemetry"] = None  # so that openvino sends no usage data
 import openvino_genai, transformers
 found |= {"openvino_genai": openvino_genai.__version__, "transformers": transformers.__version__}
 if "gpu" in sys.argv[1:]:

@@ -10,11 +10,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-
 from agent_kernel.core.errors import InvalidRequest, OutputInvalid
 from agent_kernel.core.protocols import Chunk, EndChunk, EngineRequest, OutputFormat
 from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
@@ -116,6 +111,11 @@ async def stream_formatted(prompt: str, request: EngineRequest, completer: Compl
 
 
 def _misfit(schema: Mapping[str, Any], text: str) -> str:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
     try:
         value = json.loads(text)
         error = best_match(Draft202012Validator(dict(schema), registry=Registry()).iter_errors(value))

@@ -17,9 +17,6 @@ from decimal import Decimal
 from math import ceil, floor
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
-
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import is_too_deep
 from agent_kernel.engines.local.backend import OutputGrammar
@@ -337,6 +334,9 @@ class _Compiler:
 
 
 def _check(schema: Mapping[str, Any]) -> None:
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import SchemaError
+
     try:
         Draft202012Validator.check_schema(schema)
     except (SchemaError, RecursionError, OverflowError) as error:  # the last two are raised by patterns

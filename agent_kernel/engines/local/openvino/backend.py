@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,6 +57,9 @@ never has more than TOKENIZED_AT_ONCE tokens, because a character has at most 4 
 place is left for a token that a tokenizer puts before every text."""
 _BOUNDARY = re.compile(r"(?<=\n)(?=\S)|(?<=\S)(?= \S)")
 """A place in a text across which no token extends: after the end of a line, or before a space between two words."""
+WITHOUT = ("openvino_telemetry", "openvino.tools.ovc")
+"""Modules that openvino would import. The first one sends usage data to Google Analytics unless the user has forbidden
+it. The second one converts models, and sends such data when it is imported. openvino works without them."""
 READS = ("llama", "qwen2", "qwen3")
 """Architectures of GGUF files from which openvino-genai 2026.4 can build a graph."""
 
@@ -95,18 +99,8 @@ class OpenVino:
                 f"The model file {path.name} does not exist.", hint="Pull the model with: agent-kernel model pull NAME"
             )
         facts = read_model_directory(path) if path.is_dir() else _read_supported_header(path)
-        try:
-            # This is the only import of openvino. It takes half a second, so only the worker imports it.
-            import numpy
-            import openvino
-            import openvino_genai
-        except ImportError as error:
-            raise EngineError(
-                f"openvino-genai cannot be imported in this environment: {error}",
-                hint="Install it with: pip install openvino-genai",
-            ) from error
-        self._numpy, self._ov, self._genai = numpy, openvino, openvino_genai
-        built = BuiltModel(path, self._cache_dir, openvino_genai.__version__)
+        self._numpy, self._ov, self._genai = import_libraries()
+        built = BuiltModel(path, self._cache_dir, self._genai.__version__)
         try:
             self._open(built, progress)
         except (RuntimeError, IndexError) as error:  # IndexError: a required key is missing
@@ -115,10 +109,10 @@ class OpenVino:
                 hint="Pull the model again with: agent-kernel model pull --force NAME",
             ) from error
         self._eos = int(self._tokenizer.get_eos_token_id())
-        self._check = GrammarCheck(openvino, openvino_genai, numpy, self._tokenizer)
+        self._check = GrammarCheck(self._ov, self._genai, self._numpy, self._tokenizer)
         progress("warming up", None)
         blocks = self._measure_blocks()
-        details = {"backend": "openvino-genai", "version": openvino_genai.__version__, "device": "CPU"}
+        details = {"backend": "openvino-genai", "version": self._genai.__version__, "device": "CPU"}
         return LoadedModel(
             BLOCK,
             blocks if options.prefixes else 0,
@@ -306,6 +300,23 @@ class OpenVino:
         positions = [at for at, token in enumerate(ids) if token != self._eos]
         probable = tuple(logprobs[at] for at in positions) if len(logprobs) == len(ids) else ()
         return StepOutput(tuple(ids[at] for at in positions), probable, finish)
+
+
+def import_libraries() -> tuple[Any, Any, Any]:
+    """Import numpy, openvino and openvino_genai, without the modules of WITHOUT. This is the only import of openvino.
+    It takes a third of a second, so only the worker imports it. Raises EngineError."""
+    for name in WITHOUT:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # an import of it then raises ImportError
+    try:
+        import numpy
+        import openvino
+        import openvino_genai
+    except ImportError as error:
+        raise EngineError(
+            f"openvino-genai cannot be imported in this environment: {error}",
+            hint="Install it with: pip install openvino-genai",
+        ) from error
+    return numpy, openvino, openvino_genai
 
 
 def split_text(text: str) -> Iterator[str]:

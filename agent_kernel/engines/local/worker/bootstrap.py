@@ -6,6 +6,7 @@ parent directory to the path, the notebook's packages would be importable too, b
 separate from them.
 """
 
+import importlib
 import importlib.util
 import runpy
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[3]
 WORKER = f"{PACKAGE.name}.engines.local.worker.worker"
+DEFERRED = f"{PACKAGE.name}.core.net.deferred_iri_grammar"
 
 
 def add_package(root: Path) -> None:
@@ -28,6 +30,12 @@ def add_package(root: Path) -> None:
     spec.loader.exec_module(module)
 
 
+def defer_grammar() -> None:
+    """Postpone the import of a library that takes a second. The worker needs it only for rare schemas."""
+    importlib.import_module(DEFERRED).defer_iri_grammar()
+
+
 if __name__ == "__main__":
     add_package(PACKAGE)
+    defer_grammar()
     runpy.run_module(WORKER, run_name="__main__", alter_sys=True)

@@ -1,5 +1,5 @@
-"""Postpones the import of a grammar library. Jupyter Server imports it but does not need it, and starts a second faster
-without it."""
+"""Postpones the import of a grammar library. Jupyter Server and model workers import it but do not need it, and start a
+second faster without it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ NAME = "rfc3987_syntax"
 def defer_iri_grammar() -> None:
     """Postpone the import of ``rfc3987_syntax`` until a value is checked with it.
 
-    Jupyter Server imports jsonschema, which imports this package for the formats ``iri`` and ``iri-reference``. No
-    schema of Jupyter uses these formats, but the import builds some thirty parsers and takes as long as the rest of the
-    server's start. Does nothing if the package is imported already.
+    Jupyter Server and model workers import jsonschema, which imports this package for the formats ``iri`` and
+    ``iri-reference``. These formats are rarely used, but the import builds some thirty parsers and takes as long as the
+    rest of the server's start. Does nothing if the package is imported already.
     """
     deferred = ModuleType(NAME)
     deferred.is_valid_syntax = _is_valid_syntax  # type: ignore[attr-defined]
