@@ -173,11 +173,15 @@ async def _read(request: Request) -> bytes:
     type."""
     if not json_body.is_json(request.headers.get("content-type", "")):
         raise InvalidRequest("The body must be JSON: send it with Content-Type: application/json.")
+    length = request.headers.get("content-length", "")
+    too_large = FileTooLarge(f"A body can have at most {json_body.MAX_BODY >> 20} MiB.")
+    if length.isdecimal() and int(length[:20]) > json_body.MAX_BODY:
+        raise too_large
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > json_body.MAX_BODY:
-            raise FileTooLarge(f"A body can have at most {json_body.MAX_BODY >> 20} MiB.")
+            raise too_large
     return bytes(body)
 
 
