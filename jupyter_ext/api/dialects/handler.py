@@ -132,7 +132,7 @@ class DialectHandler(AgentHandler):
         frames = _frames(codec, merge([turn.log.follow(0) for turn in turns]))
         if streams:
             await self._await_decision(turns[0])
-            await self.stream(_encoded(frames))
+            await self.stream(_encode(frames))
             return
         async with aclosing(frames):
             async for _ in frames:
@@ -191,7 +191,7 @@ async def _frames(codec: Codec, events: AsyncGenerator[Event, None]) -> AsyncGen
                     return
 
 
-async def _encoded(frames: AsyncGenerator[Frame, None]) -> AsyncGenerator[bytes, None]:
+async def _encode(frames: AsyncGenerator[Frame, None]) -> AsyncGenerator[bytes, None]:
     async with aclosing(frames):
         async for frame in frames:
             yield frame.encode()
