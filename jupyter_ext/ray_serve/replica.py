@@ -20,15 +20,17 @@ from agent_kernel.core.errors import (
     UnknownModel,
     Unprocessable,
 )
-from agent_kernel.core.events import CallReturned, EventBody, EventNumbering, ModelLoading, Queued, TurnFinished
+from agent_kernel.core.events import CallReturned, Event, EventNumbering, ModelLoading, Queued, TurnFinished
 from agent_kernel.core.messages import Message, Text
 from agent_kernel.core.protocols import CallChunk, EndChunk, Engine, EngineRequest, Sampling, TextChunk
 from agent_kernel.core.session import new_id
 from agent_kernel.core.settings import SETTINGS, Settings
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.turn.model_call import answer_logprobs, chunk_to_event
 from agent_kernel.turn.server_runtime import build_engine
 from jupyter_ext.api.chat_completions.codec import ChatCodec
-from jupyter_ext.api.chat_completions.request import ChatBody
+from jupyter_ext.api.chat_completions.request import ChatBody, choices_of
+from jupyter_ext.api.dialects.merged_streams import merge
 from jupyter_ext.api.dialects.model_list import ModelFacts, openai_model
 from jupyter_ext.api.dialects.openai_errors import openai_error, openai_status
 from jupyter_ext.api.dialects.openai_validation import name_field
@@ -152,8 +154,10 @@ class ModelReplica:
             raise name_field(error, raw, ChatBody) from error.__cause__
         self._check_model(body.model)
         session = request.headers.get(SESSION_HEADER, "")[:MAX_SESSION]
-        events = answer_events(self._engine, to_engine_request(body, session))
-        codec = ChatCodec(body.model, include_usage=body.include_usage)
+        requests = to_engine_requests(body, session)
+        turns = [new_id("turn") for _ in requests]
+        events = merge([answer_events(self._engine, *each) for each in zip(requests, turns, strict=True)])
+        codec = ChatCodec(body.model, turn=turns[0], further_turns=turns[1:], include_usage=body.include_usage)
         if not body.streams:
             return _json(await _whole(codec, events))
         return _stream(_frames(codec, await _first(events), events))
@@ -169,50 +173,47 @@ async def _read(request: Request) -> bytes:
     type."""
     if not json_body.is_json(request.headers.get("content-type", "")):
         raise InvalidRequest("The body must be JSON: send it with Content-Type: application/json.")
+    length = request.headers.get("content-length", "")
+    too_large = FileTooLarge(f"A body can have at most {json_body.MAX_BODY >> 20} MiB.")
+    if length.isdecimal() and int(length[:20]) > json_body.MAX_BODY:
+        raise too_large
     body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > json_body.MAX_BODY:
-            raise FileTooLarge(f"A body can have at most {json_body.MAX_BODY >> 20} MiB.")
+            raise too_large
     return bytes(body)
 
 
-async def _whole(codec: ChatCodec, events: AsyncGenerator[EventBody, None]) -> Mapping[str, Any]:
-    number = _numbering()
+async def _whole(codec: ChatCodec, events: AsyncGenerator[Event, None]) -> Mapping[str, Any]:
     async with aclosing(events):
-        async for body in events:
-            for _ in codec.feed(number(body)):
+        async for event in events:
+            for _ in codec.feed(event):
                 pass
     return codec.whole()
 
 
-async def _first(events: AsyncGenerator[EventBody, None]) -> EventBody:
+async def _first(events: AsyncGenerator[Event, None]) -> Event:
     """Return the first event of the answer itself, so that an error before it has an HTTP status of its own."""
-    while isinstance(body := await anext(events), Queued | ModelLoading):
+    while isinstance((event := await anext(events)).body, Queued | ModelLoading):
         pass
-    return body
+    return event
 
 
-async def _frames(
-    codec: ChatCodec, first: EventBody, events: AsyncGenerator[EventBody, None]
-) -> AsyncGenerator[bytes, None]:
+async def _frames(codec: ChatCodec, first: Event, events: AsyncGenerator[Event, None]) -> AsyncGenerator[bytes, None]:
     """Yield the server-sent events of an answer whose first event is ``first``. An error of the engine is the last
     one."""
-    number = _numbering()
-    for frame in [*codec.begin(), *codec.feed(number(first))]:
+    for frame in [*codec.begin(), *codec.feed(first)]:
         yield frame.encode()
     try:
         async with aclosing(events):
-            async for body in events:
-                for frame in codec.feed(number(body)):
+            async for event in events:
+                for frame in codec.feed(event):
                     yield frame.encode()
     except AgentKernelError as error:
-        for frame in codec.feed(number(TurnFinished("failed", error.message, 1, {}, error.to_json()))):
+        failed = TurnFinished("failed", error.message, 1, {}, error.to_json())
+        for frame in codec.feed(EventNumbering(first.turn, "")(failed)):
             yield frame.encode()
-
-
-def _numbering() -> EventNumbering:
-    return EventNumbering(new_id("turn"), "")
 
 
 def _refusal(error: AgentKernelError) -> Response:
@@ -236,9 +237,9 @@ def _stream(frames: AsyncGenerator[bytes, None]) -> Response:
 # dialect's codec makes the response.
 
 
-def to_engine_request(body: ChatBody, session: str) -> EngineRequest:
-    """Return the model call that a request describes. Raises InvalidRequest for features that need more than a model:
-    stored sessions, tools of a server, files, and media that have to be fetched."""
+def to_engine_requests(body: ChatBody, session: str) -> list[EngineRequest]:
+    """Return the model call for each choice that a request asks for. Raises InvalidRequest for features that need more
+    than a model: stored sessions, tools of a server, files, and media that have to be fetched."""
     if body.session_id is not None:
         raise InvalidRequest(
             "This server stores no sessions: send the whole conversation in messages.", details={"param": "session_id"}
@@ -257,7 +258,10 @@ def to_engine_request(body: ChatBody, session: str) -> EngineRequest:
             "This server runs a model alone and has no tools and no files.",
             hint="Declare your own functions in tools, or send the request to agent-kernel serve.",
         )
-    turn = turn_request.request
+    return [_to_engine_request(choice.request, session) for choice in choices_of(turn_request, body.n or 1)]
+
+
+def _to_engine_request(turn: TurnRequest, session: str) -> EngineRequest:
     return EngineRequest(
         messages=turn.messages,
         tools=turn.functions,
@@ -269,22 +273,24 @@ def to_engine_request(body: ChatBody, session: str) -> EngineRequest:
     )
 
 
-async def answer_events(engine: Engine, request: EngineRequest) -> AsyncGenerator[EventBody, None]:
-    """Yield the answer of the engine as the events of a turn with one round. Calls get new ids, because a client
-    distinguishes them over many requests. Closing the generator stops the engine. Raises EngineError and the other
-    errors of the engine."""
+async def answer_events(engine: Engine, request: EngineRequest, turn: str) -> AsyncGenerator[Event, None]:
+    """Yield the answer of the engine as the events of a turn with the id ``turn`` and one round. Calls get new ids,
+    because a client distinguishes them over many requests. Closing the generator stops the engine. Raises EngineError
+    and the other errors of the engine."""
+    number = EventNumbering(turn, "")
     async with aclosing(engine.stream(request)) as chunks:
         async for chunk in chunks:
             match chunk:
                 case CallChunk(call):
-                    yield CallReturned(new_id("call"), call.name, call.arguments)
+                    yield number(CallReturned(new_id("call"), call.name, call.arguments))
                 case EndChunk():
                     usage = chunk.usage.to_json()
-                    yield TurnFinished("committed", "", 1, usage, finish=chunk.reason, stopped=chunk.stopped)
+                    end = TurnFinished("committed", "", 1, usage, finish=chunk.reason, stopped=chunk.stopped)
+                    yield number(end)
                     return
                 case _:
                     if (body := chunk_to_event(engine, chunk)) is not None:
-                        yield body
+                        yield number(body)
                     if isinstance(chunk, TextChunk) and chunk.logprobs:
-                        yield answer_logprobs(chunk.logprobs)
+                        yield number(answer_logprobs(chunk.logprobs))
     raise EngineError("The engine stopped in the middle of its answer.", hint="Send the request again.")

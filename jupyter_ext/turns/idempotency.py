@@ -87,15 +87,17 @@ class KeyEntry:
         return self.start.result().turn if has_started else None
 
 
-def read_key(caller: Caller, header: str | None, path: str, body: bytes) -> IdempotencyKey | None:
+def read_key(caller: Caller, header: str | None, path: str, body: bytes, choice: int = 0) -> IdempotencyKey | None:
     """Return the idempotency key of a request, or None without the header. The key covers the path below the mount
-    point and the bytes of the body. Raises InvalidRequest."""
+    point and the bytes of the body. Each further ``choice`` of a request has a key of its own. Raises
+    InvalidRequest."""
     if header is None:
         return None
     if not _KEY.fullmatch(header):
         raise InvalidRequest(f"{HEADER} must have 1 to 255 printable ASCII characters.")
     request = hashlib.sha256(path.rpartition("/v1/")[2].encode() + b"\n" + body).hexdigest()
-    return IdempotencyKey(caller.namespace, subject(caller), hashlib.sha256(header.encode()).hexdigest(), request)
+    name = f"{header}\n{choice}" if choice else header  # a header has no line breaks
+    return IdempotencyKey(caller.namespace, subject(caller), hashlib.sha256(name.encode()).hexdigest(), request)
 
 
 class Idempotency:

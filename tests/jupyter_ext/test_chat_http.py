@@ -164,7 +164,7 @@ def test_calls_without_a_session_are_in_no_list(client: openai.OpenAI, http: htt
 
 MISTAKES: list[tuple[Json, int, str, str | None]] = [
     ({"model": "no-such-model"}, 404, "model_not_found", None),
-    ({"n": 2}, 400, "invalid_request", "n"),
+    ({"n": 9}, 400, "invalid_request", "n"),
     ({"messages": []}, 400, "invalid_request", "messages"),
     ({"messages": [{"role": "assistant", "content": "x"}]}, 400, "invalid_request", "messages"),
     (

@@ -136,7 +136,7 @@ class MessagesHandler(AnthropicHandler):
         )
         if body.thread is not None:
             self._keep(codec.id, call, body)
-        await self.answer(call, codec, streams=bool(body.stream))
+        await self.answer([call], codec, streams=bool(body.stream))
 
     def _turn_request(
         self, body: MessagesBody, conversation: AnthropicConversation, thread: MessageThread | None

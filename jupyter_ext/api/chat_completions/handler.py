@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent_kernel.core.errors import InvalidRequest
 from jupyter_ext.api.chat_completions.codec import ChatCodec
-from jupyter_ext.api.chat_completions.request import ChatBody
+from jupyter_ext.api.chat_completions.request import ChatBody, choices_of
 from jupyter_ext.api.dialects.handler import OpenAIHandler
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.schemas.operation import FITS, IDEMPOTENCY_KEY, operation
@@ -29,15 +29,16 @@ class ChatCompletionsHandler(OpenAIHandler):
         """Answer a conversation, in the format of OpenAI's Chat Completions API."""
         body = self.parse(ChatBody)
         request = await self._read_request(body)
-        call = await self.begin_turn(request)
+        first, *further = calls = await self.begin_turns(choices_of(request, body.n or 1))
         codec = ChatCodec(
             body.model,
-            call.session,
-            turn=call.turn.id,
+            first.session,
+            turn=first.turn.id,
+            further_turns=[call.turn.id for call in further],
             include_usage=body.include_usage,
             extended=body.is_extended,
         )
-        await self.answer(call, codec, streams=body.streams)
+        await self.answer(calls, codec, streams=body.streams)
 
     async def _read_request(self, body: ChatBody) -> DialectRequest:
         """Return the request for a turn. Raises InvalidRequest, Unprocessable, and the errors of ``fetch_media``."""

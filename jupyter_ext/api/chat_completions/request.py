@@ -8,10 +8,12 @@ fields.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
+from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.protocols import OutputFormat, Sampling
 from agent_kernel.core.turn_request import TurnRequest
 from jupyter_ext.api.chat_completions.messages import ChatMessage, conversation
@@ -41,6 +43,8 @@ from jupyter_ext.api.dialects.request_extensions import (
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 
 MAX_STOPS = 16
+MAX_CHOICES = 8
+MAX_SEED = 1 << 63
 CODE_INTERPRETER = "code_interpreter"
 GROUPS = {CODE_INTERPRETER: "python"}
 """Maps the type of a tool in a request to the group of server tools that it enables."""
@@ -129,7 +133,7 @@ class SamplingFields(Decoding):
     top_k: Annotated[int, Field(ge=-1, le=1 << 31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
-    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63)] | None = None
+    seed: Annotated[int, Field(ge=-MAX_SEED, lt=MAX_SEED)] | None = None
     max_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
     stop: Stop | None = None
@@ -162,7 +166,7 @@ class ChatBody(SamplingFields, AgentFields):
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: int | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     tools: Annotated[Annotated[list[ChatTool], Field(max_length=MAX_TOOLS)] | None, FewValues] = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -177,8 +181,6 @@ class ChatBody(SamplingFields, AgentFields):
     @model_validator(mode="after")
     def possible(self) -> ChatBody:
         """Check the fields against each other. Each error message begins with the name of its field."""
-        if self.n not in (None, 1):
-            raise ValueError("n must be 1: this server returns one answer for a request")
         if self.modalities and self.modalities != ["text"]:
             raise ValueError(NO_AUDIO)
         if self.functions:
@@ -270,3 +272,34 @@ class ChatBody(SamplingFields, AgentFields):
 
 EXTENSIONS = frozenset({*AgentFields.model_fields, "session_id", "enable_shell", "files"})
 """The fields of ChatBody that concern the server's tools and that OpenAI's API does not have."""
+
+
+# Makes the requests of several choices from one request.
+
+
+FURTHER_TEMPERATURE = 1.0
+"""The temperature of the choices after the first one if the request has none: the default of OpenAI's API. Without it
+a local model would always choose its likeliest token, and all choices would be the same."""
+
+
+def choices_of(request: DialectRequest, n: int) -> list[DialectRequest]:
+    """Return one request for each of ``n`` choices; the first one is ``request`` itself. Raises InvalidRequest if the
+    turns of the choices would use the same session or tools of the server."""
+    if n > 1 and (request.session or request.server_tools != ()):
+        raise InvalidRequest(
+            "n above 1 is not possible in a session, or with tools of the server: a conversation continues with one "
+            "answer.",
+            hint="Send n: 1, or a model name without agent/, no session_id, and no tools but functions of your own.",
+            details={"param": "n"},
+        )
+    return [request, *(further_choice(request, index) for index in range(1, n))]
+
+
+def further_choice(request: DialectRequest, index: int) -> DialectRequest:
+    """Return the request for the choice ``index``, which is above 0. Its sample differs from those of the others, also
+    with a seed."""
+    sampling = request.request.sampling
+    seed = None if sampling.seed is None else (sampling.seed + index + MAX_SEED) % (2 * MAX_SEED) - MAX_SEED
+    temperature = FURTHER_TEMPERATURE if sampling.temperature is None else sampling.temperature
+    sampling = replace(sampling, seed=seed, temperature=temperature)
+    return replace(request, request=replace(request.request, sampling=sampling))

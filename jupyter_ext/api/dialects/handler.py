@@ -15,7 +15,8 @@ from agent_kernel.core.events import ContextBuilt, Event, ModelLoading, Notice, 
 from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES, Media
 from agent_kernel.core.net.fetch import Fetcher, FetchLimits, FetchResult
 from jupyter_ext.api.dialects import anthropic_errors
-from jupyter_ext.api.dialects.codec import Codec
+from jupyter_ext.api.dialects.codec import DONE, Codec, Frame
+from jupyter_ext.api.dialects.merged_streams import merge
 from jupyter_ext.api.dialects.openai_content import MAX_MEDIA, visible_media
 from jupyter_ext.api.dialects.openai_errors import openai_error, openai_status
 from jupyter_ext.api.dialects.openai_validation import name_field
@@ -29,6 +30,7 @@ DECIDES_S = 2.0
 """Seconds that a stream waits before it begins. A turn that fails within this time is answered with the HTTP status of
 its error. A turn that fails later is answered with status 200 and an error in the stream."""
 LEFT = "the client left"
+CHOICE_FAILED = "another choice of the request failed"
 QUIET = (TurnStarted, Queued, ModelLoading, Notice, ContextBuilt)
 """Events that do not begin the stream, because they contain nothing of the answer: an HTTP error can still follow."""
 PICTURE = FetchLimits(total_s=30.0, bytes=MAX_MEDIA, types=(*sorted(VISIBLE_IMAGE_TYPES), "video/"))
@@ -46,17 +48,27 @@ class DialectHandler(AgentHandler):
     """The error for a request that may need an approval but is not streamed, so that nobody could be asked."""
     _gone = False
     """Whether the client has disconnected."""
-    _turn: LiveTurn | None = None
-    _entry: KeyEntry | None = None
+
+    def initialize(self, **kwargs: Any) -> None:
+        super().initialize(**kwargs)
+        self._turns: list[LiveTurn] = []
+        self._entries: list[KeyEntry] = []
 
     async def begin_turn(self, dialect_request: DialectRequest) -> StartedTurn:
         """Start the turn of the request, or return the turn that an earlier request with the same idempotency key
         started."""
-        call = await self._start_idempotent(dataclasses.replace(dialect_request, route=self.route))
-        self._turn = call.turn
-        if self._gone:
-            self.on_connection_close()
+        (call,) = await self.begin_turns([dialect_request])
         return call
+
+    async def begin_turns(self, dialect_requests: Sequence[DialectRequest]) -> list[StartedTurn]:
+        """Start one turn for each choice of the request, as ``begin_turn`` does. If one of them is refused, the others
+        are stopped when the request ends."""
+        calls: list[StartedTurn] = []
+        for choice, dialect_request in enumerate(dialect_requests):
+            calls.append(await self._start_idempotent(dataclasses.replace(dialect_request, route=self.route), choice))
+            if self._gone:
+                self._leave(LEFT)
+        return calls
 
     async def fetch(self, urls: Sequence[str], limits: FetchLimits, *, purpose: str) -> list[FetchResult]:
         """Fetch the URLs that a request refers to, under the server's egress policy. ``limits.bytes`` applies to all
@@ -83,53 +95,57 @@ class DialectHandler(AgentHandler):
                 details={"param": "agent_permission"},
             )
 
-    async def _start_idempotent(self, dialect_request: DialectRequest) -> StartedTurn:
+    async def _start_idempotent(self, dialect_request: DialectRequest, choice: int) -> StartedTurn:
         request, start = self.request, self.services.dialect_turn_starter.start
-        key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body)
+        key = read_key(self.caller, request.headers.get(HEADER), request.path, request.body, choice)
         begun = await self.services.idempotency.start_once(key, lambda turn: start(self.caller, dialect_request, turn))
         assert begun is not None, "a dialect's request begins a turn or raises"
         if begun.entry is not None:
-            self._entry = begun.entry
+            self._entries.append(begun.entry)
             self.services.idempotency.add_reader(begun.entry)
         if begun.replayed:
             self.set_header(REPLAYED, "true")
+        if begun.entry is None:
+            self._turns.append(begun.turn)
         return begun
 
     def on_finish(self) -> None:
         super().on_finish()
-        self._leave()
+        self._leave(CHOICE_FAILED)
 
-    def _leave(self) -> None:
-        """Unregister this request as a reader of its idempotency key; repeated calls do nothing. The turn continues for
-        a while, because a client that has a key may repeat its request."""
-        entry, self._entry = self._entry, None
-        if entry is not None:
-            self._turn = None
+    def _leave(self, reason: str) -> None:
+        """Stop the turns of this request that still run, unless it is ``detached``; repeated calls do nothing. A turn
+        with an idempotency key continues for a while, because its client may repeat the request."""
+        entries, self._entries = self._entries, []
+        for entry in entries:
             self.services.idempotency.remove_reader(entry, stops=not self.detached)
+        turns, self._turns = self._turns, []
+        for turn in turns:
+            if turn.running and not self.detached:
+                task = asyncio.ensure_future(self.services.turns.cancel(turn, reason))
+                self.services.dialect_turn_starter.await_on_close(task)
 
-    async def answer(self, call: StartedTurn, codec: Codec, *, streams: bool) -> None:
-        """Send the response. Raises the error of a turn that failed before it produced anything, or that is not
-        streamed."""
+    async def answer(self, calls: Sequence[StartedTurn], codec: Codec, *, streams: bool) -> None:
+        """Send the response, which has one turn for each choice. Raises the error of a turn that failed before it
+        produced anything, or that is not streamed."""
+        turns = [call.turn for call in calls]
+        frames = _frames(codec, merge([turn.log.follow(0) for turn in turns]))
         if streams:
-            await self._await_decision(call.turn)
-            await self.stream(_frames(codec, call.turn.log.follow(0)))
+            await self._await_decision(turns[0])
+            await self.stream(_encode(frames))
             return
-        async with aclosing(call.turn.log.follow(0)) as events:
-            async for event in events:
-                for _ in codec.feed(event):
-                    pass
-        raise_failure(call.turn.log.finished)
+        async with aclosing(frames):
+            async for _ in frames:
+                pass
+        for turn in turns:
+            raise_failure(turn.log.finished)
         if not self._gone:
             self.reply(codec.whole())
 
     def on_connection_close(self) -> None:
         super().on_connection_close()
         self._gone = True
-        self._leave()
-        turn = self._turn
-        if turn is not None and turn.running and not self.detached:
-            task = asyncio.ensure_future(self.services.turns.cancel(turn, LEFT))
-            self.services.dialect_turn_starter.await_on_close(task)
+        self._leave(LEFT)
 
     async def _await_decision(self, turn: LiveTurn) -> None:
         try:
@@ -163,13 +179,22 @@ class SharedHandler(AgentHandler):
         return {"error": {**error, **more, "request_id": self.request_id}}
 
 
-async def _frames(codec: Codec, events: AsyncGenerator[Event, None]) -> AsyncGenerator[bytes, None]:
+async def _frames(codec: Codec, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Frame, None]:
+    """Yield the frames of a response up to DONE, which follows the error of one choice while others still run."""
     for frame in codec.begin():
-        yield frame.encode()
+        yield frame
     async with aclosing(events):
         async for event in events:
             for frame in codec.feed(event):
-                yield frame.encode()
+                yield frame
+                if frame is DONE:
+                    return
+
+
+async def _encode(frames: AsyncGenerator[Frame, None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(frames):
+        async for frame in frames:
+            yield frame.encode()
 
 
 def raise_failure(end: TurnFinished | None) -> None:

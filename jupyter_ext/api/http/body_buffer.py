@@ -16,11 +16,9 @@ comes earlier. If the client sends more, it is answered at once and the connecti
 
 @dataclass(slots=True)
 class BodyBuffer:
-    """Stores the body of a request, at most ``most`` bytes of it. ``announced`` is the Content-Length, 0 if the request
-    has none."""
+    """Stores the body of a request, at most ``most`` bytes of it."""
 
     most: int
-    announced: int = 0
     size: int = 0
     _pieces: list[bytes] = field(default_factory=list)
 
@@ -31,7 +29,7 @@ class BodyBuffer:
     @property
     def endless(self) -> bool:
         """Whether the rest of the body is too large to be read and dropped."""
-        return max(self.size, self.announced) > self.most + DROPPED
+        return self.size > self.most + DROPPED
 
     def take(self, piece: bytes) -> None:
         self.size += len(piece)

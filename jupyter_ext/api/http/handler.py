@@ -29,7 +29,7 @@ from agent_kernel.core.errors import (
     Unauthenticated,
 )
 from jupyter_ext.api.http import json_body, request_log, sse
-from jupyter_ext.api.http.body_buffer import BodyBuffer, read_form
+from jupyter_ext.api.http.body_buffer import DROPPED, BodyBuffer, read_form
 from jupyter_ext.api.http.cross_origin import GUARD, CrossOriginHandler, allow_header
 from jupyter_ext.api.http.error_status import CODES, status_of
 from jupyter_ext.api.http.stream_writer import StreamWriter
@@ -65,6 +65,7 @@ class AgentHandler(CrossOriginHandler):
     error_shape: ClassVar[Any] = Error
     """The schema of all errors of the handler, for the OpenAPI document."""
     max_body = json_body.MAX_BODY
+    """The maximum bytes of a body that is stored in memory."""
     caller: Caller
     request_id: str
     route = ""
@@ -103,11 +104,23 @@ class AgentHandler(CrossOriginHandler):
         self.begin()
         self.services.requests.began(self)
         self.request.connection.set_max_body_size(UNLIMITED)  # type: ignore[union-attr]  # it is HTTP/1
-        length = self.request.headers.get("Content-Length", "")
-        self.gathered = BodyBuffer(self.max_body, int(length[:20]) if length.isdecimal() else 0)
+        self.gathered = BodyBuffer(self.max_body)
+        if self.announced_bytes > self.max_accepted + DROPPED:
+            raise web.HTTPError(413, f"A body can have at most {self.max_accepted >> 20} MiB.")
         await self.identify(super().prepare)
         if self.refusal is not None or not page_may_call(self) or not await self._knows_sender():
             self.gathered.most = 0  # a body whose sender is not authenticated is not stored
+
+    @property
+    def announced_bytes(self) -> int:
+        """The length of the body by its header; 0 if the request has none."""
+        length = self.request.headers.get("Content-Length", "")
+        return int(length[:20]) if length.isdecimal() else 0
+
+    @property
+    def max_accepted(self) -> int:
+        """The maximum bytes of a body, in memory or elsewhere."""
+        return self.max_body
 
     async def identify(self, prepare: Callable[[], Awaitable[Any]]) -> None:
         """Run Jupyter's ``prepare``, which identifies the caller. If Jupyter refuses a known user, or the identity

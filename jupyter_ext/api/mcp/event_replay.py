@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakValueDictionary
 
 MAX_BYTES = 1 << 20
-"""Maximum size of the stored streams of one session. The oldest complete streams are removed first. Streams that have
-no response yet and the newest stream are always kept, so that a client can get an answer of any size."""
+"""Maximum size of the complete streams of one session, which have their response. The oldest are removed first. The
+newest stream is always kept, so that a client can get an answer of any size."""
+MAX_OPEN_BYTES, MAX_OPEN_EVENTS = 2 << 20, 4_000
+"""Maximum size and number of the events in all streams of one session that have no response yet. Some never get one:
+the stream of a cancelled call, and the one for messages that belong to no call. The oldest events are removed first; a
+client that still needs one of them cannot resume the stream."""
 EVENT_BYTES = 256
 """Number of bytes that are counted for an event in addition to its message."""
 
@@ -41,6 +46,25 @@ class NoMessage:
         return ""
 
 
+@dataclass(slots=True)
+class StoredStream:
+    """The events of one stream in their order. ``removed`` is the number of the newest event that was removed from its
+    beginning. ``has_opening_event``: the SDK opened the stream with an event without data; earlier clients cannot parse
+    one."""
+
+    events: deque[StoredEvent] = field(default_factory=deque)
+    size: int = 0
+    removed: int = 0
+    has_opening_event: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        return self.events[-1].ends_stream
+
+    def after(self, number: int) -> list[StoredEvent]:
+        return [event for event in self.events if event.number > number]
+
+
 class EventReplay:
     """The ``EventStore`` of one MCP session. An id is the random ``key`` of the session and the number of the event.
     ``event_type`` creates an event of the SDK from a message and an id."""
@@ -48,21 +72,27 @@ class EventReplay:
     def __init__(self, event_type: Callable[[Any, str], Any]) -> None:
         self._event_type = event_type
         self.key = secrets.token_hex(8)
-        self._streams: dict[str, list[StoredEvent]] = {}
+        self._streams: dict[str, StoredStream] = {}
         self._count = 0
-        self._size = 0
+        self._open_events: OrderedDict[int, StoredEvent] = OrderedDict()
+        self._complete_size = self._open_size = 0
         self._arrival = asyncio.Event()
 
     async def store_event(self, stream_id: str, message: Any) -> str:
         self._count += 1
         size = EVENT_BYTES if message is None else EVENT_BYTES + len(message.model_dump_json())
         event = StoredEvent(self._count, stream_id, message, size)
-        if self._is_complete(stream_id):  # the client uses the id of an earlier request again
-            self._remove(stream_id)
-        self._streams.setdefault(stream_id, []).append(event)
-        self._size += size
-        if self._size > MAX_BYTES:
-            self._remove_old_streams(stream_id)
+        if stream_id in self._streams and self._streams[stream_id].is_complete:
+            self._remove(stream_id)  # the client uses the id of an earlier request again
+        stream = self._streams.setdefault(stream_id, StoredStream(has_opening_event=message is None))
+        stream.events.append(event)
+        stream.size += size
+        self._open_size += size
+        self._open_events[event.number] = event
+        if event.ends_stream:
+            self._complete(stream)
+        self._remove_old_streams(stream_id)
+        self._remove_old_events(event)
         self._arrival.set()
         self._arrival = asyncio.Event()
         return self._id(event)
@@ -74,20 +104,24 @@ class EventReplay:
 
         The SDK could send the later ones itself, but it would lose a message that is stored before it has connected the
         stream again. The caller ends this method when the client disconnects or the session ends. Returns None, as the
-        SDK then sends nothing more.
+        SDK then sends nothing more. Ends early if the next event was removed before it was sent.
         """
         last = self._event(last_event_id)
-        if last is not None and self._has_opening_event(last.stream):
+        if last is None:
+            return None
+        stream = self._streams[last.stream]
+        if stream.has_opening_event:
             # Clients look for the id to resume after among the events of the present connection only.
             await send_callback(self._event_type(NoMessage(), last_event_id))
-        events = self._streams[last.stream] if last is not None else []  # an open stream only grows
-        position = events.index(last) + 1 if last is not None else 0
-        while last is not None and not last.ends_stream:
+        while not last.ends_stream and stream.removed <= last.number:
             arrival = self._arrival
-            if position == len(events):
+            following = stream.after(last.number)
+            if not following:
+                if self._streams.get(last.stream) is not stream:
+                    return None
                 await arrival.wait()
                 continue
-            last, position = events[position], position + 1
+            last = following[0]
             if last.message is not None:
                 await send_callback(self._event_type(last.message, self._id(last)))
         return None
@@ -98,25 +132,45 @@ class EventReplay:
         return event is not None and not event.ends_stream
 
     def _remove_old_streams(self, newest: str) -> None:
-        for name in list(self._streams):
-            if name != newest and self._is_complete(name):
+        if self._complete_size <= MAX_BYTES:
+            return
+        for name, stream in list(self._streams.items()):
+            if name != newest and stream.is_complete:
                 self._remove(name)
-            if self._size <= MAX_BYTES:
+            if self._complete_size <= MAX_BYTES:
                 return
 
-    def _is_complete(self, stream: str) -> bool:
-        return stream in self._streams and self._streams[stream][-1].ends_stream
+    def _remove_old_events(self, newest: StoredEvent) -> None:
+        """Remove the oldest events of streams without a response, but never the newest one of the session."""
+        while self._open_size > MAX_OPEN_BYTES or len(self._open_events) > MAX_OPEN_EVENTS:
+            number, event = next(iter(self._open_events.items()))
+            if event is newest:
+                return
+            del self._open_events[number]
+            stream = self._streams[event.stream]
+            stream.events.popleft()
+            stream.removed = number
+            stream.size -= event.size
+            self._open_size -= event.size
+            if not stream.events:
+                del self._streams[event.stream]
+
+    def _complete(self, stream: StoredStream) -> None:
+        for event in stream.events:
+            del self._open_events[event.number]
+        self._open_size -= stream.size
+        self._complete_size += stream.size
 
     def _remove(self, stream: str) -> None:
-        self._size -= sum(event.size for event in self._streams.pop(stream))
-
-    def _has_opening_event(self, stream: str) -> bool:
-        """Return True if the SDK opened the stream with an event without data. It does so for clients of a version of
-        the protocol in which an event may be empty."""
-        return any(event.message is None for event in self._streams.get(stream, ()))
+        """Remove a complete stream."""
+        self._complete_size -= self._streams.pop(stream).size
 
     def _event(self, id: str) -> StoredEvent | None:
-        return next((event for events in self._streams.values() for event in events if self._id(event) == id), None)
+        key, _, number = id.partition("-")
+        if key != self.key or not number.isdecimal():
+            return None
+        events = (event for stream in self._streams.values() for event in stream.events)
+        return next((event for event in events if event.number == int(number[:20])), None)
 
     def _id(self, event: StoredEvent) -> str:
         return f"{self.key}-{event.number}"

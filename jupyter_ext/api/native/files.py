@@ -19,6 +19,7 @@ from agent_kernel.core.session import SessionKey, check_id
 from agent_kernel.sessions.file_registry import UPLOADS, FileRegistry
 from jupyter_ext.api.dialects.handler import SharedHandler
 from jupyter_ext.api.http import file_response
+from jupyter_ext.api.http.body_buffer import DROPPED
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.http.upload import GATHERED, OVERHEAD, Upload
 from jupyter_ext.api.native.file_json import anthropic_file, anthropic_page, container_file, openai_file, page
@@ -166,8 +167,14 @@ class FilesHandler(FileAgentHandler):
 
     _upload: Upload | None = None
     _gathered = b""
+    _arrived_bytes = 0
     _feeding = False
     _left = False
+
+    @property
+    def max_accepted(self) -> int:
+        files = self.services.runtime.files
+        return super().max_accepted if files is None else max(super().max_accepted, files.upload_bytes + OVERHEAD)
 
     async def prepare(self) -> None:  # type: ignore[override]  # as in AgentHandler
         await super().prepare()
@@ -177,8 +184,7 @@ class FilesHandler(FileAgentHandler):
             await self.admit("write", kernels=True)
             needs = ("file",) if self.anthropic else ("file", "purpose")
             self._upload = Upload(self.request.headers.get("Content-Type", ""), self.registry.incoming, needs)
-            length = self.request.headers.get("Content-Length", "")
-            if length.isdecimal() and int(length) > self.registry.upload_bytes + OVERHEAD:
+            if self.announced_bytes > self.registry.upload_bytes + OVERHEAD:
                 limit = f"A file can have at most {self.registry.upload_bytes / 2**20:g} MiB."
                 self._upload.problem = FileTooLarge(limit)
         except AgentKernelError:
@@ -187,6 +193,10 @@ class FilesHandler(FileAgentHandler):
     async def data_received(self, chunk: bytes) -> None:
         if self._upload is None:
             await super().data_received(chunk)
+            return
+        self._arrived_bytes += len(chunk)
+        if self._arrived_bytes > self.max_accepted + DROPPED:
+            self.send_error(413)
             return
         self._gathered += chunk
         if len(self._gathered) >= GATHERED:

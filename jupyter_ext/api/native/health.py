@@ -56,5 +56,5 @@ class HealthHandler(AgentHandler):
 
 
 def _without_path(layer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the report of a layer with the name of a program in place of its path."""
+    """Return the report of a sandbox layer, in which the name of a program replaces the program's path."""
     return {**layer, "detail": re.sub(r"^/\S*/(?=[^/\s]+(?: |$))", "", str(layer["detail"]))}

@@ -104,7 +104,8 @@ async def cluster(ray_python: str) -> AsyncGenerator[Cluster, None]:
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=sys.__stderr__,
-        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "HOME": str(directory)},
+        # Ray writes the address of the cluster into RAY_TMPDIR/ray, which must exist; by default that is /tmp/ray.
+        env={**os.environ, "RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": str(directory), "HOME": str(directory)},
     )
     cluster = Cluster(process, f"http://127.0.0.1:{port}/v1")
     os.environ[VARIABLE] = KEY

@@ -84,6 +84,17 @@ async def test_a_stream_has_the_calls_their_reason_and_the_usage(tmp_path: Path)
     assert chunks[-1].usage.completion_tokens == 2
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_request_can_have_several_choices(tmp_path: Path, streams: bool) -> None:
+    reply = await Client(replica_of(tmp_path, [{"text": "a b"}, {"text": "c"}])).complete(n=2, stream=streams)
+    texts = {0: "", 1: ""}
+    for event in events_of(reply) if streams else [reply.json()]:
+        for choice in event["choices"]:
+            texts[choice["index"]] += choice.get("delta", choice.get("message")).get("content") or ""
+    assert set(texts.values()) == {"a b", "c"}
+    assert event["usage"]["completion_tokens"] == 3
+
+
 async def test_the_engine_gets_the_session_of_the_header(tmp_path: Path) -> None:
     client = Client(replica_of(tmp_path, [{"text": "Hello.", "loop": True}]))
     sent = [await client.complete({"x-session-id": session}) for session in ("one", "two", "one")]
@@ -92,8 +103,8 @@ async def test_the_engine_gets_the_session_of_the_header(tmp_path: Path) -> None
 
 
 async def test_an_error_before_the_answer_has_its_status_and_a_later_one_ends_the_stream(tmp_path: Path) -> None:
-    script = [{"fault": "out of order"}, {"fault": "out of order"}, {"text": "Hel", "fault": "out of order"}]
-    client = Client(replica_of(tmp_path, script))
+    fault = {"fault": "out of order"}
+    client = Client(replica_of(tmp_path, [fault, fault, {"text": "Hel", **fault}, fault, {**fault, "loop": True}]))
     for streams in (True, False):
         reply = await client.complete(stream=streams)
         assert reply.status_code == 503
@@ -101,6 +112,7 @@ async def test_an_error_before_the_answer_has_its_status_and_a_later_one_ends_th
     *_, text, last = events_of(await client.complete(stream=True))
     assert text["choices"][0]["delta"] == {"content": "Hel"}
     assert last["error"]["message"] == "out of order"
+    assert (await client.complete(n=3)).status_code == 503
 
 
 @pytest.mark.parametrize(

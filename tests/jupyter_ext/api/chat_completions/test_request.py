@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from agent_kernel.core.errors import Unprocessable
 from agent_kernel.core.protocols import OutputFormat, Sampling
-from jupyter_ext.api.chat_completions.request import ChatBody
+from jupyter_ext.api.chat_completions.request import MAX_SEED, ChatBody, choices_of
 from jupyter_ext.api.dialects.openai_validation import describe_mistake
 from jupyter_ext.turns.dialect_request import SubmittedFile
 from tests.jupyter_ext.api.chat_completions.bodies import one, refusal_of, turn_request
@@ -217,7 +217,7 @@ def test_no_share_of_the_best_tokens_is_the_best_one() -> None:
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("n", 2),
+        ("n", 9),
         ("n", 0),
         ("temperature", -1),
         ("temperature", float("nan")),
@@ -244,6 +244,26 @@ def test_a_field_out_of_its_bounds_is_refused_by_its_name(field: str, value: Any
     assert named is not None
     assert named.partition("[")[0].partition(".")[0] == field
     assert len(words) < 500
+
+
+# ------------------------------------------------------------------------------------------------ several choices
+
+
+def test_the_first_of_several_choices_is_the_request_itself_and_the_others_are_sampled() -> None:
+    request = turn_request()
+    first, *others = choices_of(request, 3)
+    assert first == request
+    assert [choice.request.sampling.temperature for choice in others] == [1.0, 1.0]
+    cold = choices_of(turn_request(temperature=0.0), 2)
+    assert [choice.request.sampling.temperature for choice in cold] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", [None, 0, -MAX_SEED, MAX_SEED - 1])
+def test_the_seeds_of_choices_differ(seed: int | None) -> None:
+    seeds = [choice.request.sampling.seed for choice in choices_of(turn_request(seed=seed), 8)]
+    assert seeds[0] == seed
+    assert len(set(seeds)) == (1 if seed is None else 8)
+    assert all(one is None or -MAX_SEED <= one < MAX_SEED for one in seeds)
 
 
 def test_fields_of_other_versions_are_ignored() -> None:
