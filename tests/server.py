@@ -21,6 +21,8 @@ from typing import Any
 import httpx
 from jupyter_client.asynchronous.client import AsyncKernelClient
 
+from tests.narrowing import not_none
+
 ROOT = Path(__file__).parents[1]
 LABEXTENSIONS = ROOT / "jupyter_ext" / "labextensions"
 """As built last; what an editable install has is the copy of that day."""
@@ -60,6 +62,10 @@ class AgentServer:
     login: str = TOKEN
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
+
+    @property
+    def pid(self) -> int:
+        return not_none(self.process).pid
 
     @property
     def root(self) -> Path:

@@ -18,6 +18,7 @@ from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.decoding.known_prefixes import CHAINS
 from agent_kernel.engines.local.system_memory import resident_bytes
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from tests.narrowing import not_none
 
 pytestmark = [pytest.mark.model("tiny"), pytest.mark.slow, pytest.mark.timeout(1800)]
 REQUESTS = int(os.environ.get("AGENT_KERNEL_BENCH_REQUESTS", "1000"))
@@ -91,8 +92,7 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
     try:
         await send_and_cancel(engine, chosen, 0)
         await fill_cache(engine, chosen)
-        pid = engine.worker_pid
-        assert pid is not None
+        pid = not_none(engine.worker_pid)
         tasks, start = len(asyncio.all_tasks()), resident_bytes(pid)
         numbers = iter(range(1, REQUESTS + 1))
 
@@ -105,8 +105,7 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
         stats = await asyncio.wait_for(idle(engine), 30)
         grown = resident_bytes(pid) - start
         assert engine.worker_pid == pid
-        assert engine._worker is not None
-        inboxes = set(engine._worker._inboxes)
+        inboxes = set(not_none(engine._worker)._inboxes)
         with capsys.disabled():
             print(
                 f"\n{sum(ended.values())} requests, seed {SEED}, ended {ended}; worker {start / 2**20:.0f} MiB "

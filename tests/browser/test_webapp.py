@@ -17,6 +17,7 @@ from tests.browser.lab import FLAGS, SLOW_MS
 from tests.browser.panel import PNG
 from tests.browser.watch import Watch
 from tests.conftest import chromium
+from tests.narrowing import not_none
 from tests.served import Served
 
 pytestmark = pytest.mark.browser
@@ -135,11 +136,9 @@ def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser,
             page.set_viewport_size({"width": width, "height": 720})
             assert width_of_content(page) == width
             for chip in page.locator(".ak-header .ak-chip").all():
-                box = chip.bounding_box()
-                assert box is not None
+                box = not_none(chip.bounding_box())
                 assert (box["x"] + box["width"] < width, box["height"] < 30) == (True, True), chip.inner_text()
-            column = page.locator(".ak-turn").first.bounding_box()
-            assert column is not None
+            column = not_none(page.locator(".ak-turn").first.bounding_box())
             assert column["width"] <= 900
         page.get_by_label("Message to the agent").fill("a secret draft")
         page.get_by_role("button", name="Menu").click()

@@ -214,8 +214,7 @@ async def test_what_code_makes_of_a_file_it_was_given_is_kept_shown_and_told_aga
 
 async def test_a_file_of_the_largest_size_takes_no_memory_of_the_server(server: AgentServer) -> None:
     def most() -> int:
-        assert server.process is not None
-        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        status = Path(f"/proc/{server.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) << 10
 
     async with server.client() as client:

@@ -18,6 +18,7 @@ from openai.types.responses import Response
 from pydantic import BaseModel
 
 from tests.jupyter_ext.conftest import ServerFactory
+from tests.narrowing import not_none
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json
 
 ASK = {"name": "weather", "arguments": {"city": "Ulm"}}
@@ -139,8 +140,7 @@ async def test_a_schema_binds_the_answer_and_is_parsed(client: AsyncOpenAI) -> N
 async def test_an_answer_that_was_cut_is_incomplete(client: AsyncOpenAI) -> None:
     made = await client.responses.create(model="default", input="cut")
     assert made.status == "incomplete"
-    assert made.incomplete_details is not None
-    assert made.incomplete_details.reason == "max_output_tokens"
+    assert not_none(made.incomplete_details).reason == "max_output_tokens"
     events = [event async for event in await client.responses.create(model="default", input="cut", stream=True)]
     assert events[-1].type == "response.incomplete"
 
@@ -160,8 +160,7 @@ async def test_log_probabilities_come_where_they_are_asked_for(client: AsyncOpen
     made = await client.responses.create(model="default", input="Hi.", include=["message.output_text.logprobs"])
     part = next(item for item in made.output if item.type == "message").content[0]
     assert part.type == "output_text"
-    assert part.logprobs is not None
-    assert "".join(token.token for token in part.logprobs) == "Hello."
+    assert "".join(token.token for token in not_none(part.logprobs)) == "Hello."
 
 
 # ---------------------------------------------------------------------------------------------------- functions
@@ -367,8 +366,7 @@ async def test_a_response_that_is_not_stored_leaves_nothing(client: AsyncOpenAI,
     first = await client.responses.create(model="default", input="first")
     before = await sessions(server)
     made = await client.responses.create(model="default", input="x", store=False, previous_response_id=first.id)
-    assert made.usage is not None
-    assert made.usage.input_tokens > 6, "it read what was said before"
+    assert not_none(made.usage).input_tokens > 6, "it read what was said before"
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve(made.id)
     assert await sessions(server) == before

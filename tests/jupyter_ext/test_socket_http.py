@@ -10,6 +10,7 @@ import pytest
 from tornado.httpclient import HTTPClientError
 
 from tests.jupyter_ext.conftest import ServerFactory
+from tests.narrowing import not_none
 from tests.page import RawPage, connect, page
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, text_of
 
@@ -171,8 +172,7 @@ async def test_who_may_not_connect(server: AgentServer, headers: dict[str, str])
     with pytest.raises(HTTPClientError) as refused:
         await connect(server, headers)
     assert refused.value.code == 401
-    assert refused.value.response is not None
-    assert json.loads(refused.value.response.body)["error"]["code"] == "unauthenticated"
+    assert json.loads(not_none(refused.value.response).body)["error"]["code"] == "unauthenticated"
 
 
 async def test_a_token_in_a_header_does_not_let_a_page_of_another_site_in(server: AgentServer) -> None:
@@ -236,8 +236,7 @@ async def test_malformed_messages_are_refused_and_the_connection_stays(server: A
 async def test_an_unknown_message_is_refused_with_the_known_ones(server: AgentServer, message: str, words: str) -> None:
     async with page(server) as mine:
         await mine.socket.write_message(message)
-        refused = await mine.hear()
-        assert refused is not None
+        refused = not_none(await mine.hear())
         assert refused["error"]["message"] == words
 
 

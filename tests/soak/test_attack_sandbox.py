@@ -263,7 +263,6 @@ async def soak_sandbox(soak: Soak, server: AgentServer, here: Scene) -> None:
             document := sidecar.read_bytes()
         ) != SECRET.encode():  # the scene has sidecars of its own, to be read by nobody
             parse(document)
-    assert server.process is not None
-    family = descendants(server.process.pid)
+    family = descendants(server.pid)
     assert await server.stop() == 0
     assert await survivors(family, 20) == [], "hostile code outlived the server"

@@ -21,6 +21,7 @@ from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.context import SUMMARY
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
 from agent_kernel.turn.turn_writer import TurnWriter
+from tests.narrowing import not_none
 from tests.turns import KEY
 
 LONG = "word " * 240
@@ -141,8 +142,7 @@ async def test_a_person_may_ask_for_a_summary_and_take_it_back(worlds: list[Worl
     worlds.append(world)
     for number in range(6):
         await world.ask(f"question {number} {LONG}")
-    made = await world.afterwards.compact(KEY, world.engine)
-    assert made is not None
+    made = not_none(await world.afterwards.compact(KEY, world.engine))
     assert (made.text, made.reason) == ("brief", "asked for")
     while await world.compactor.undo(KEY):
         assert len(await world.store.latest(KEY)) == 12
@@ -182,8 +182,7 @@ async def test_a_new_session_is_called_as_it_begins(worlds: list[World]) -> None
     worlds.append(world)
     key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
     await world.ask(f"Use {key} please")
-    session = await world.store.info(KEY)
-    assert session is not None
+    session = not_none(await world.store.info(KEY))
     assert session.title == "Use [REDACTED:openai_key] please"
 
 
@@ -200,8 +199,7 @@ async def test_the_model_may_name_a_new_session_but_not_one_that_a_person_named(
     await world.settle()
     await world.ask("again")
     await world.settle()
-    session = await world.store.info(KEY)
-    assert session is not None
+    session = not_none(await world.store.info(KEY))
     assert session.title == title
     asked = sum("Write a title" in request.messages[-1].text for request in world.engine.requests)
     assert asked == (0 if given else 1)
@@ -211,6 +209,5 @@ async def test_without_titles_a_session_has_none(worlds: list[World]) -> None:
     world = World([{"text": "ok", "loop": True}], titles="off")
     worlds.append(world)
     await world.ask("Plot the rain")
-    session = await world.store.info(KEY)
-    assert session is not None
+    session = not_none(await world.store.info(KEY))
     assert session.title == ""

@@ -28,6 +28,7 @@ from agent_kernel.turn.agent import Agent
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.sidecar_import import SidecarImport, sidecar_note
 from jupyter_ext.notebooks.sidecar_writer import Sidecars
+from tests.narrowing import not_none
 
 KEY = SessionKey("local", "s1")
 
@@ -62,8 +63,7 @@ class Desk:
         await self.sidecars.write_marked()
 
     def backup(self, path: str = "a.ipynb") -> Path:
-        file = self.sidecars.file(path)
-        assert file is not None
+        file = not_none(self.sidecars.file(path))
         return file.bak
 
     def names(self) -> list[str]:
@@ -357,8 +357,7 @@ async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(des
     other = Desk(desk.root, desk.settings, MemoryStore())
     there = await other.reunion.inspect("local", "a.ipynb")
     assert there.kind == "foreign"
-    found = await other.reunion.read_document("a.ipynb")
-    assert found is not None
+    found = not_none(await other.reunion.read_document("a.ipynb"))
     come = await import_session(other.store, "local", found[0], files=found[1])
     await other.notebooks.bind(come.session.key, "a.ipynb")
     assert (await other.reunion.inspect("local", "a.ipynb")).kind == "own"
@@ -380,8 +379,7 @@ async def test_a_picture_whose_file_did_not_come_along_is_taken_from_the_noteboo
     data = {"image/png": base64.encodebytes(picture.data or b"").decode(), "text/plain": "no base64"}
     cells = {"with the picture": [{"outputs": [{"data": data}]}, {}], "without": [{}], "malformed": 1}[notebook]
     (desk.root / "a.ipynb").write_text(json.dumps({"cells": cells}))
-    found = await desk.reunion.read_document("a.ipynb")
-    assert found is not None
+    found = not_none(await desk.reunion.read_document("a.ipynb"))
     assert found[1] == ({picture.hash: picture.data} if notebook == "with the picture" else {})
 
 
@@ -421,8 +419,7 @@ async def test_two_servers_of_one_store_end_with_the_newest_and_without_a_confli
         await asyncio.gather(desk.sidecars.write_marked(), other.sidecars.write_marked())
     await asyncio.gather(desk.save(), other.save())
     written = parse((desk.root / "a.agent.json").read_bytes())
-    kept = await desk.store.info(KEY)
-    assert kept is not None
+    kept = not_none(await desk.store.info(KEY))
     assert written.session.revision == kept.revision
     assert desk.names() == ["a.agent.json", "a.ipynb"]
 

@@ -23,14 +23,14 @@ from jupyter_ext.turns.idempotency_rows import DatabaseRows, IdempotencyKey
 from jupyter_ext.turns.server_state import open_server_db
 from jupyter_ext.turns.turns import LiveTurn, Turns
 from tests.jupyter_ext.quotas.test_limits import Server, ended
+from tests.narrowing import not_none
 from tests.turns import CancelledAt
 
 CALLER = Caller("ada")
 
 
 def key(name: str = "k", body: bytes = b"{}", caller: Caller = CALLER) -> IdempotencyKey:
-    found = read_key(caller, name, "/agent/v1/turns", body)
-    assert found is not None
+    found = not_none(read_key(caller, name, "/agent/v1/turns", body))
     return found
 
 
@@ -59,8 +59,7 @@ class Desk:
         return begin
 
     async def once(self, which: IdempotencyKey, prompt: str = "hello", session: str = "") -> StartedTurn:
-        found = await self.idempotency.start_once(which, self.begin(prompt, session))
-        assert found is not None
+        found = not_none(await self.idempotency.start_once(which, self.begin(prompt, session)))
         return found
 
 

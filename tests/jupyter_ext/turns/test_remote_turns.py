@@ -25,6 +25,7 @@ from jupyter_ext.turns.remote_turns import CopiedLog, RemoteTurns
 from jupyter_ext.turns.server_link import ServerLink
 from jupyter_ext.turns.turn_control import TurnControl
 from tests.jupyter_ext.quotas.test_limits import Server, ended
+from tests.narrowing import instance_of, not_none
 from tests.sessions.log.memory_bus import MemoryBus
 from tests.waiting import until
 
@@ -104,8 +105,7 @@ def text_of(events: Sequence[Event]) -> str:
 async def test_a_copy_has_the_same_events_under_the_same_numbers(tmp_path: Path) -> None:
     async with pair(tmp_path) as made:
         turn = await made.one.start("slow")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
+        copy = not_none(await made.there.find("ada", turn.id))
         assert copy is await made.there.find("ada", turn.id)
         assert (copy.id, copy.spec.key, copy.running) == (turn.id, turn.spec.key, True)
         copied = await read(copy.log)
@@ -136,8 +136,7 @@ async def test_a_turn_that_waits_in_the_queue_of_its_server_is_found_before_the_
     async with pair(tmp_path) as made:
         await made.one.start("hang", session="s")
         waiting = await made.one.start("hello", session="s")
-        copy = await made.there.find("ada", waiting.id)
-        assert copy is not None
+        copy = not_none(await made.there.find("ada", waiting.id))
         assert [type(event.body) for event in copy.log.since(0)] == [Queued]
         assert await made.one.turns.cancel(copy, "enough") == "cancelled"
 
@@ -145,21 +144,17 @@ async def test_a_turn_that_waits_in_the_queue_of_its_server_is_found_before_the_
 async def test_messages_that_no_server_sent_stop_nothing(tmp_path: Path) -> None:
     async with pair(tmp_path) as made:
         turn = await made.one.start("hang")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
+        copy = not_none(await made.there.find("ada", turn.id))
         for body in (b"[]", b"{", b'{"after": 0}', b'{"from": "x", "id": "y"}', b"\xff"):
             made.bus.send([Post(("", "questions"), body, 1), Post(("ada", f"events/{turn.id}"), body, 1)])
-        assert copy.owner is not None
-        assert await copy.owner.command("cancel", {"reason": "enough"}) == {"state": "cancelled"}
-        end = (await read(copy.log))[-1].body
-        assert isinstance(end, TurnFinished)
+        assert await not_none(copy.owner).command("cancel", {"reason": "enough"}) == {"state": "cancelled"}
+        assert isinstance((await read(copy.log))[-1].body, TurnFinished)
 
 
 async def test_the_errors_of_the_other_server_are_those_of_the_command(tmp_path: Path) -> None:
     async with pair(tmp_path) as made:
         turn = await made.one.start("hang")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
+        copy = not_none(await made.there.find("ada", turn.id))
         assert copy.owner is not None
         with pytest.raises(NotFound, match="No client can claim"):
             await copy.owner.command("claim", {"call": "none", "client": "c"})
@@ -190,8 +185,7 @@ async def test_the_last_events_are_sent_again_if_they_were_lost(
     monkeypatch.setattr(remote_turns, "RENEW_S", 0.1)
     async with pair(tmp_path) as made:
         turn = await made.one.start("slow")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
+        copy = not_none(await made.there.find("ada", turn.id))
         made.bus.drops = lambda post: post.topic[1].startswith("events/")
         await ended(turn)
         await asyncio.sleep(0.1)
@@ -205,12 +199,10 @@ async def test_a_database_that_was_away_delays_the_events_only(tmp_path: Path, m
         monkeypatch.setattr(module, "RETRY_S", 0.05)
     async with pair(tmp_path) as made:
         turn = await made.one.start("slow")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
+        copy = not_none(await made.there.find("ada", turn.id))
         made.bus.is_away = True
-        assert copy.owner is not None
         with pytest.raises(StoreError, match="away"):
-            await copy.owner.command("cancel", {"reason": ""})
+            await not_none(copy.owner).command("cancel", {"reason": ""})
         await ended(turn)
         made.bus.is_away = False
         assert text_of(await read(copy.log)) == SLOW["text"]
@@ -223,17 +215,15 @@ async def test_a_turn_whose_server_died_ends_as_the_store_says_and_keeps_its_num
         monkeypatch.setattr(remote_turns, name, 0.1)
     async with pair(tmp_path) as made:
         turn = await made.one.start("hang", session="s")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
+        copy = not_none(await made.there.find("ada", turn.id))
         await until(lambda: copy.log.head >= 3)
         before = [*copy.log.since(0)]
         made.die()
         await asyncio.sleep(0.5)
         assert copy.running, "the lease is still valid"
         monkeypatch.setattr(remote_turns, "COMMAND_S", 0.1)
-        assert copy.owner is not None
         with pytest.raises(ServerUnreachable):
-            await copy.owner.command("cancel", {"reason": ""})
+            await not_none(copy.owner).command("cancel", {"reason": ""})
         await made.one.turns.cancel(turn, "as if its lease had run out")
         events = await read(copy.log)
         assert events[:-1] == before
@@ -256,8 +246,7 @@ async def test_a_server_that_first_looks_at_a_turn_after_its_server_died_knows_i
         link.start()
         third = RemoteTurns(made.one.runtime.store, link)
         try:
-            copy = await third.find("ada", turn.id)
-            assert copy is not None
+            copy = not_none(await third.find("ada", turn.id))
             assert not copy.running
             assert text_of(await read(copy.log)) == HANG["text"]
         finally:
@@ -268,12 +257,10 @@ async def test_a_server_that_first_looks_at_a_turn_after_its_server_died_knows_i
 async def test_a_server_that_stops_publishes_the_end_of_its_turns(tmp_path: Path) -> None:
     async with pair(tmp_path) as made:
         turn = await made.one.start("hang")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
+        copy = not_none(await made.there.find("ada", turn.id))
         await made.one.turns.aclose()
         await made.publisher.aclose()
-        end = (await read(copy.log))[-1].body
-        assert isinstance(end, TurnFinished)
+        end = instance_of(TurnFinished, (await read(copy.log))[-1].body)
         assert (end.state, end.reason) == ("cancelled", "the server was stopped")
 
 
@@ -298,8 +285,7 @@ async def test_a_copy_without_readers_is_given_up_and_its_server_publishes_nothi
         await asyncio.sleep(0.3)
         assert not sent
         made.bus.drops = lambda post: False
-        again = await made.there.find("ada", turn.id)
-        assert again is not None
+        again = not_none(await made.there.find("ada", turn.id))
         assert again is not copy
         assert text_of([*again.log.since(0)]) == "It beginsmore"
 
