@@ -9,6 +9,7 @@ import httpx
 import openai
 import pytest
 
+from tests.page import Page, page
 from tests.server import TOKEN, AgentServer
 
 ServerFactory = Callable[..., Awaitable[AgentServer]]
@@ -51,6 +52,20 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield asyncio.run(server.start())
     finally:
         server.sweep()
+
+
+@pytest.fixture
+async def api(server: AgentServer) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the server for paths like ``agent/v1/turns``."""
+    async with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+async def mine(server: AgentServer) -> AsyncIterator[Page]:
+    """A page of the user that is connected to the server."""
+    async with page(server) as connected:
+        yield connected
 
 
 @pytest.fixture(scope="module")
