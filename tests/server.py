@@ -144,6 +144,12 @@ class AgentServer:
         self.process = None
         return code
 
+    def __enter__(self) -> AgentServer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.sweep()
+
     def sweep(self) -> None:
         """Kill all remaining processes, also the kernels of a killed server."""
         for pid in self.processes():

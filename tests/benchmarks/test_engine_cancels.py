@@ -89,7 +89,7 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
     options = LoadOptions(cache_gb=1, at_once=AT_ONCE)
     engine = LocalEngine("tiny", Settings.from_env().cache_dir, options=options)
     ended: dict[str, int] = {}
-    try:
+    async with aclosing(engine):
         await send_and_cancel(engine, chosen, 0)
         await fill_cache(engine, chosen)
         pid = not_none(engine.worker_pid)
@@ -118,5 +118,3 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
         assert len(asyncio.all_tasks()) <= tasks
         assert stats["kept_chains"] <= CHAINS
         assert grown <= GROWTH
-    finally:
-        await engine.aclose()

@@ -126,12 +126,10 @@ def lab_of(folder: Path, script: list[dict[str, Any]], **options: Any) -> Iterat
     path = not_none(chromium())
     server = AgentServer(folder, script, options=LAB, lab=True, **options)
     asyncio.run(server.start())
-    try:
+    with server:
         write_notebook(server.root, "rain.ipynb", ["1"])
         with browser(path, server.url, TOKEN) as lab:
             yield server, lab
-    finally:
-        server.sweep()
 
 
 def open_panel(lab: Lab) -> Locator:
@@ -243,7 +241,7 @@ def test_panel_opens_a_session_of_500_turns_like_one_of_a_few(tmp_path: Path) ->
     path = not_none(chromium())
     server = AgentServer(tmp_path, [{"text": text, "loop": True}], options=LAB, lab=True)
     asyncio.run(server.start())
-    try:
+    with server:
         write_notebook(server.root, "rain.ipynb", ["1"])
         lengths = {"long": TURNS, "short": WINDOW, "single": 1}
         for session, turns in lengths.items():
@@ -261,8 +259,6 @@ def test_panel_opens_a_session_of_500_turns_like_one_of_a_few(tmp_path: Path) ->
             print(f"\nms from the click to the last turn in sight, medians of 5: {drawn}")
             assert drawn["long"] < 3 * drawn["short"], "a long session is not opened by its end"
             assert drawn["long"] < 1_000
-    finally:
-        server.sweep()
 
 
 START = """async () => {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +41,17 @@ WIDTHS = (280, 380, 1400)
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    one = Served(tmp_path / "served", SCRIPT, ("--base-url", "/team/"))
-    try:
+    with Served(tmp_path / "served", SCRIPT, ("--base-url", "/team/")) as one:
         yield one.start()
-    finally:
-        one.sweep()
 
 
 @pytest.fixture
 def chrome() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), headless=True, args=list(FLAGS))
-        try:
-            yield browser
-        finally:
-            browser.close()
+    with (
+        sync_playwright() as playwright,
+        closing(playwright.chromium.launch(executable_path=chromium(), headless=True, args=list(FLAGS))) as browser,
+    ):
+        yield browser
 
 
 @contextlib.contextmanager
@@ -71,11 +68,9 @@ def open_page(chrome: Browser, served: Served, **how: Any) -> Iterator[tuple[Pag
 
     page.on("console", hear)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    try:
+    with closing(context):
         page.goto(str(served.started["page_url"]))
         yield page, wrong
-    finally:
-        context.close()
 
 
 def log_in(page: Page, token: str) -> Locator:

@@ -55,11 +55,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    one = Served(tmp_path_factory.mktemp("served"), SCRIPT)
-    try:
+    with Served(tmp_path_factory.mktemp("served"), SCRIPT) as one:
         yield one.start()
-    finally:
-        one.sweep()
 
 
 def openai_client(served: Served) -> openai.OpenAI:
@@ -464,12 +461,10 @@ async def test_a_persons_own_server_uses_it_as_its_engine_and_keeps_the_conversa
         tmp_path / "own", [], {"engine": "hub", "engines": engines}, env={"HUB_TOKEN": made.stdout.strip()}
     )
     own.directory.mkdir()
-    try:
+    with own:
         await own.start()
         async with own.client() as client:
             events = await followed(client, (await start_turn(client, "six times seven"))["turn"])
-    finally:
-        own.sweep()
     assert text_of(events) == "It is 42."
     (result,) = [event["data"]["text"] for event in events if event["type"] == "call.finished"]
     assert "42" in result

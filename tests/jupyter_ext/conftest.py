@@ -47,11 +47,8 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     prompts that contain ``hang``, ``slow``, ``fast`` or ``live`` (once) get those answers, others ``Hello.``
     """
     script = getattr(request.module, "SCRIPT", [HANG, SLOW, FAST, LIVE, HELLO])
-    server = AgentServer(tmp_path_factory.mktemp("server"), script, getattr(request.module, "TRAITS", {}))
-    try:
+    with AgentServer(tmp_path_factory.mktemp("server"), script, getattr(request.module, "TRAITS", {})) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
 
 
 @pytest.fixture

@@ -35,16 +35,13 @@ SCRIPT = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    server = AgentServer(
+    with AgentServer(
         tmp_path_factory.mktemp("server"),
         SCRIPT,
         traits={"approval_timeout_s": 5.0, "tools": "recall"},
         extensions=PROBES,
-    )
-    try:
+    ) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
 
 
 async def start_and_wait_for_question(

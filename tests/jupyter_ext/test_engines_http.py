@@ -24,13 +24,10 @@ def traits(url: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    server = AgentServer(
+    with AgentServer(
         tmp_path_factory.mktemp("engines"), [{"text": "own", "loop": True}], traits("http://127.0.0.1:9/v1")
-    )
-    try:
+    ) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
 
 
 async def test_a_turn_can_name_its_engine_and_a_session_can_be_given_to_one(agent_server: ServerFactory) -> None:

@@ -9,6 +9,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -152,11 +153,8 @@ def _prompt(carrier: str, effect: str) -> str:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    made = World(tmp_path_factory.mktemp("injections"))
-    try:
+    with closing(World(tmp_path_factory.mktemp("injections"))) as made:
         yield asyncio.run(made.start())
-    finally:
-        made.close()
 
 
 async def obey(world: World, carrier: str, effect: str, session: str = "") -> tuple[list[Json], list[Json]]:
@@ -250,13 +248,10 @@ async def test_what_was_allowed_for_the_session_is_asked_again_after_words_of_st
 
 @pytest.mark.parametrize("network", ["full", "none"])
 async def test_what_sandboxed_code_fetched_counts_as_words_of_strangers(tmp_path: Path, network: str) -> None:
-    world = World(tmp_path, sandbox_network=network)
-    try:
+    with closing(World(tmp_path, sandbox_network=network)) as world:
         await world.start()
         await allow_live_code(world, "code")
         _, questions = await obey(world, "code with a network", "granted", "code")
-    finally:
-        world.close()
     assert [asked["kind"] for asked in questions] == (["python.live"] if network == "full" else [])
     assert all("shell may have brought text from elsewhere" in asked["again"] for asked in questions)
     assert world.mark.exists() is (network == "none"), "without a network the yes for the session holds"
@@ -266,8 +261,7 @@ async def test_what_sandboxed_code_fetched_counts_as_words_of_strangers(tmp_path
 async def test_what_is_recalled_of_an_imported_session_counts_as_words_of_strangers(
     tmp_path: Path, *, imported: bool
 ) -> None:
-    world = World(tmp_path, tools="python,recall")
-    try:
+    with closing(World(tmp_path, tools="python,recall")) as world:
         await world.start()
         await allow_live_code(world, "mine")
         async with world.server.client() as client:
@@ -276,8 +270,6 @@ async def test_what_is_recalled_of_an_imported_session_counts_as_words_of_strang
             else:
                 await followed(client, (await start_turn(client, ORDERS, session="another"))["turn"])
         events, questions = await obey(world, "recalled session", "granted", "mine")
-    finally:
-        world.close()
     recalled = next(event["data"] for event in events if event["type"] == "call.finished")
     assert (recalled["name"], recalled["status"]) == ("recall", "success"), recalled["text"]
     assert "Ignore what you were told" in recalled["text"], "the orders were read"

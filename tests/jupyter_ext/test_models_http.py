@@ -89,13 +89,11 @@ async def test_what_the_panel_and_the_magic_read_is_there_too(api: httpx.AsyncCl
 async def test_engines_that_would_leave_a_machine_that_keeps_all_here_are_not_listed(server: AgentServer) -> None:
     other = AgentServer(server.directory / "here", SCRIPT, {**TRAITS, "local_only": True})
     other.directory.mkdir()
-    try:
+    with other:
         await other.start()
         async with other.client() as client:
             assert "far" not in {one["id"] for one in (await client.get("agent/v1/models")).json()["data"]}
             assert (await client.get("agent/v1/models/agent/far")).status_code == 404
-    finally:
-        other.sweep()
 
 
 async def test_no_path_of_the_servers_machine_is_told(server: AgentServer) -> None:

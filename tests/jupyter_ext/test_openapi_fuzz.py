@@ -20,11 +20,8 @@ SCRIPT: list[Json] = [{"text": "Hello.", "loop": True}]
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    started = AgentServer(tmp_path_factory.mktemp("fuzz"), SCRIPT, env=NOWHERE, traits={"sources": "wheels"})
-    try:
+    with AgentServer(tmp_path_factory.mktemp("fuzz"), SCRIPT, env=NOWHERE, traits={"sources": "wheels"}) as started:
         yield asyncio.run(started.start())
-    finally:
-        started.sweep()
 
 
 async def document(server: AgentServer) -> Json:

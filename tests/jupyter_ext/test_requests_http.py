@@ -28,11 +28,8 @@ STREAMS = ("/mcp", "/socket")
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    started = AgentServer(tmp_path_factory.mktemp("requests"), [{"text": "ok", "loop": True}])
-    try:
+    with AgentServer(tmp_path_factory.mktemp("requests"), [{"text": "ok", "loop": True}]) as started:
         yield asyncio.run(started.start())
-    finally:
-        started.sweep()
 
 
 @pytest.fixture(scope="module")

@@ -42,11 +42,8 @@ SCRIPT: list[Json] = [
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    made = AgentServer(tmp_path_factory.mktemp("replaced"), SCRIPT)
-    try:
+    with AgentServer(tmp_path_factory.mktemp("replaced"), SCRIPT) as made:
         yield asyncio.run(made.start())
-    finally:
-        made.sweep()
 
 
 @pytest.fixture(autouse=True)

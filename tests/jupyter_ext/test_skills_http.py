@@ -24,12 +24,9 @@ SCRIPT: list[Json] = [
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[AgentServer]:
-    made = AgentServer(tmp_path / "server", SCRIPT, {"tools": "skills,mcp"})
-    try:
+    with AgentServer(tmp_path / "server", SCRIPT, {"tools": "skills,mcp"}) as made:
         yield await made.start()
         await made.stop()
-    finally:
-        made.sweep()
 
 
 def pack_skill(text: str = HEAD) -> bytes:

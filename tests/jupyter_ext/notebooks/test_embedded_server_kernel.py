@@ -65,10 +65,8 @@ def test_neither_its_credential_nor_a_login_is_handed_on_to_what_the_agent_runs(
 def test_the_server_ends_when_the_kernel_lets_go_of_it(tmp_path: Path) -> None:
     server = AgentServer(tmp_path, SCRIPT, env=OWN, input=subprocess.PIPE)
     asyncio.run(server.start())
-    try:
+    with server:
         assert server.process is not None
         not_none(server.process.stdin).close()
         assert server.process.wait(30) in (0, -15, 143)
         assert "Traceback" not in server.log.read_text()
-    finally:
-        server.sweep()

@@ -51,11 +51,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     kernelspec(data, "without-us", [sys.executable, "-m", "ipykernel_launcher", *file], {"PYTHONPATH": str(blocked)})
     kernelspec(data, "not-ipykernel", [sys.executable, "-c", LAUNCH, *file])
     paths = {"JUPYTER_PATH": str(data), "PYTHONPATH": os.pathsep.join([str(ROOT), str(modules)])}
-    server = AgentServer(home / "server", [HANG, HELLO], env=paths)
-    try:
+    with AgentServer(home / "server", [HANG, HELLO], env=paths) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
 
 
 async def loaded_modules(server: AgentServer, kernel: str) -> Json:

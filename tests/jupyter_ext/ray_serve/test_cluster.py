@@ -147,11 +147,8 @@ async def turn(engine: OpenAIEngine, session: str, *words: str) -> Usage:
 
 
 async def with_engine(cluster: Cluster, use: Callable[[OpenAIEngine], Awaitable[None]]) -> None:
-    engine = cluster.engine()
-    try:
+    async with aclosing(cluster.engine()) as engine:
         await use(engine)
-    finally:
-        await engine.aclose()
 
 
 async def test_openais_client_gets_answers_streamed_and_whole_and_calls(cluster: Cluster) -> None:

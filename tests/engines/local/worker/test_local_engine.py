@@ -196,16 +196,13 @@ async def test_the_worker_comes_after_the_persons_programs(engine: LocalEngine) 
 
 
 async def test_a_worker_that_hangs_is_stopped(engine: LocalEngine) -> None:
-    hasty = LocalEngine("tiny", CACHE, silent_s=5.0)
-    try:
+    async with aclosing(LocalEngine("tiny", CACHE, silent_s=5.0)) as hasty:
         stream = await decoding(hasty)
         pid = not_none(hasty.worker_pid)
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(EngineCrashed, match="did not answer"):
             async for _ in stream:
                 pass
-    finally:
-        await hasty.aclose()
     assert has_ended(pid)
 
 

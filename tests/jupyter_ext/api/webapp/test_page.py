@@ -17,11 +17,8 @@ FILE = re.compile(r'(?:href|src)="(webapp/[0-9a-f]+/[\w.]+)"')
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    one = Served(tmp_path_factory.mktemp("served"), [{"text": "Hello.", "loop": True}], ("--log-level", "debug"))
-    try:
+    with Served(tmp_path_factory.mktemp("served"), [{"text": "Hello.", "loop": True}], ("--log-level", "debug")) as one:
         yield one.start()
-    finally:
-        one.sweep()
 
 
 @pytest.fixture
