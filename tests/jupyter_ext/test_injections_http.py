@@ -7,16 +7,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import threading
 from collections.abc import Iterator
-from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.http_server import Answer, http_server
 from tests.server import AgentServer, Json, follow, followed, start_turn
 from tests.tools.mcp.conftest import SERVERS
 
@@ -45,26 +44,14 @@ class Site:
 
     def __init__(self) -> None:
         self.visits: list[str] = []
-        site = self
+        self._running = ExitStack()
+        self.host = self._running.enter_context(http_server(self._answer)).removeprefix("http://")
+        self.close = self._running.close
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path != "/page":
-                    site.visits.append(self.path)
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain")
-                self.end_headers()
-                self.wfile.write(ORDERS.encode())
-
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def _answer(self, path: str, body: bytes) -> Answer:
+        if path != "/page":
+            self.visits.append(path)
+        return 200, {"Content-Type": "text/plain"}, ORDERS.encode()
 
 
 class World:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import openai
@@ -17,6 +15,7 @@ from openai import AsyncOpenAI
 from openai.types.responses import Response
 from pydantic import BaseModel
 
+from tests.http_server import http_server
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.narrowing import not_none
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json
@@ -715,27 +714,14 @@ async def test_a_person_may_be_asked_while_the_answer_is_streamed(client: AsyncO
 # ---------------------------------------------------------------------------------------------------- fetched
 
 
-class Served(SimpleHTTPRequestHandler):
-    BODIES: ClassVar = {"/dot.png": ("image/png", DOT), "/data.csv": ("text/csv", b"a,b\n1,2\n")}
-
-    def do_GET(self) -> None:
-        mime, body = self.BODIES[self.path]
-        self.send_response(200)
-        self.send_header("Content-Type", mime)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None: ...
+PAGES = {"/dot.png": ("image/png", DOT), "/data.csv": ("text/csv", b"a,b\n1,2\n")}
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """An address that the configuration allows."""
-    with ThreadingHTTPServer(("127.0.0.2", 0), Served) as served:
-        threading.Thread(target=served.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.2:{served.server_port}"
-        served.shutdown()
+    with http_server(lambda path, _: (200, {"Content-Type": PAGES[path][0]}, PAGES[path][1]), "127.0.0.2") as url:
+        yield url
 
 
 async def test_pictures_and_files_are_fetched_where_the_guard_allows(
