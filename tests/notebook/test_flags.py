@@ -181,19 +181,18 @@ async def test_where_a_person_wants_no_draft_the_fix_is_proposed_as_it_was_writt
 
 
 async def test_fix_has_the_facts_of_the_failing_line(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
-    await notebook.run(
+    await fresh_notebook.run(
         "import pandas as pd\nrain = pd.DataFrame({'mm': [1.5, 2.0]})\nother = pd.DataFrame({'unrelated': [1]})"
     )
-    await notebook.run("print(len(other))\nhalf = (\n    rain.mm.mean() +\n    'x')", cell="broken")
-    await notebook.run("%agent fix stubbornly", [])
-    hidden, *_ = await notebook.messages()
+    await fresh_notebook.run("print(len(other))\nhalf = (\n    rain.mm.mean() +\n    'x')", cell="broken")
+    await fresh_notebook.run("%agent fix stubbornly", [])
+    hidden, *_ = await fresh_notebook.messages()
     assert "rain: DataFrame, 2 rows" in hidden["content"]
     assert "mm float64" in hidden["content"]
     assert "unrelated" not in hidden["content"], "only what stands in the failing statement"
-    await notebook.run("print(rian.mm)", cell="misspelt")
-    await notebook.run("%agent fix", [])
-    hidden = [message["content"] for message in await notebook.messages() if message.get("hidden")][-1]
+    await fresh_notebook.run("print(rian.mm)", cell="misspelt")
+    await fresh_notebook.run("%agent fix", [])
+    hidden = [message["content"] for message in await fresh_notebook.messages() if message.get("hidden")][-1]
     assert "rain: DataFrame, 2 rows" in hidden, "called alike"
 
 
