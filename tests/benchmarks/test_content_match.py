@@ -74,8 +74,7 @@ async def cost(store: SqliteStore, request: list[Message]) -> float:
 async def test_the_worst_case_is_said(tmp_path: Path) -> None:
     store = await fill_store(tmp_path / "s.db", MANY, long_ago)
     request = [*alike(0), user("go on")]
-    found = not_none(await conversation_match.find_session(store, "local", SCOPE, request))
-    assert found.id == "s799"
+    assert not_none(await conversation_match.find_session(store, "local", SCOPE, request)).id == "s799"
     print(f"\n800 of {MANY:,} began alike, all long ago: {await cost(store, request):.2f} ms")
     await store.aclose()
 

@@ -133,8 +133,7 @@ def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser,
             for chip in page.locator(".ak-header .ak-chip").all():
                 box = not_none(chip.bounding_box())
                 assert (box["x"] + box["width"] < width, box["height"] < 30) == (True, True), chip.inner_text()
-            column = not_none(page.locator(".ak-turn").first.bounding_box())
-            assert column["width"] <= 900
+            assert not_none(page.locator(".ak-turn").first.bounding_box())["width"] <= 900
         page.get_by_label("Message to the agent").fill("a secret draft")
         page.get_by_role("button", name="Menu").click()
         page.get_by_role("menuitem", name="Log out").click()

@@ -166,8 +166,7 @@ async def test_what_was_kept_when_the_server_was_killed_is_told_without_a_word_t
     assert "Second.".startswith(text_of(events).removeprefix("First. "))
     assert [type(event.body) for event in events].count(CallStarted) == 1
     assert [type(event.body) for event in events].count(CallFinished) == 1
-    end = instance_of(TurnFinished, events[-1].body)
-    assert end.state == "interrupted"
+    assert instance_of(TurnFinished, events[-1].body).state == "interrupted"
 
 
 async def test_a_server_that_is_stopped_in_order_says_how_the_turn_ended(server: AgentServer) -> None:
@@ -180,8 +179,7 @@ async def test_a_server_that_is_stopped_in_order_says_how_the_turn_ended(server:
                     again = asyncio.create_task(stopped_and_started(server))
         await again
     assert SLOW.startswith(text_of(events))
-    end = instance_of(TurnFinished, events[-1].body)
-    assert end.state in ("cancelled", "interrupted")
+    assert instance_of(TurnFinished, events[-1].body).state in ("cancelled", "interrupted")
 
 
 async def stopped_and_started(server: AgentServer) -> None:

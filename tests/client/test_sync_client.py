@@ -96,8 +96,7 @@ def test_callbacks_run_beside_the_thread_of_the_client_and_may_use_it(client: Sy
         asked.append(client.health()["status"])
         return True
 
-    result = client.run("ask me", functions=[where], approve=approve)
-    assert result.calls[0].text == "tool where, ok"
+    assert client.run("ask me", functions=[where], approve=approve).calls[0].text == "tool where, ok"
     assert asked == ["ok"]
 
 

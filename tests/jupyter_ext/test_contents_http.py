@@ -71,8 +71,7 @@ async def test_a_copy_goes_on_with_a_copy_of_the_conversation(server: AgentServe
     assert [item["message"] for item in copied] == [item["message"] for item in kept]
     assert {item["turn"] for item in copied}.isdisjoint(item["turn"] for item in kept)
     kernel = await server.start_kernel(copy)
-    again = await start_turn(api, "hello", kernel=kernel)
-    assert again["session"] == other
+    assert (await start_turn(api, "hello", kernel=kernel))["session"] == other
     assert await bound(api, "original.ipynb") == session
 
 
@@ -106,8 +105,7 @@ async def test_a_sidecar_that_only_names_a_session_does_not_get_it(server: Agent
     sidecar(server, "thief.ipynb").write_text(json.dumps(document))
     (server.root / "thief.ipynb").write_bytes(b'{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
     kernel = await server.start_kernel("thief.ipynb")
-    started = await start_turn(api, "hello", kernel=kernel)
-    assert started["session"] != session
+    assert (await start_turn(api, "hello", kernel=kernel))["session"] != session
 
 
 async def test_a_deleted_notebook_takes_its_sidecar_along_and_the_next_of_that_name_begins_anew(

@@ -73,8 +73,7 @@ async def test_a_notebook_may_choose_what_the_configuration_names_and_no_url(ser
         assert (current["name"], current["local"], current["host"]) == ("far", False, "models.example.com")
         refused = await kernel.post("agent/v1/turns", json={"prompt": "x", "model": FAR})
         assert refused.status_code == 403
-        asked = await kernel.put("agent/v1/engine", json={"model": FAR})
-        assert asked.status_code == 202
+        assert (await kernel.put("agent/v1/engine", json={"model": FAR})).status_code == 202
         assert (await kernel.get("agent/v1/binding")).json()["model"]["name"] == "far"
 
 
@@ -129,8 +128,7 @@ async def test_a_choice_that_left_the_configuration_is_told_and_not_replaced(age
 
 
 async def test_a_server_that_keeps_conversations_here_refuses_a_person_too(agent_server: ServerFactory) -> None:
-    server = await agent_server(traits={**traits("http://127.0.0.1:9/v1"), "local_only": True})
-    async with server.client() as client:
+    async with (await agent_server(traits={**traits("http://127.0.0.1:9/v1"), "local_only": True})).client() as client:
         assert (await client.post("agent/v1/turns", json={"prompt": "x", "model": "far"})).status_code == 403
         assert (await client.post("agent/v1/turns", json={"prompt": "x", "model": FAR})).status_code == 403
 

@@ -76,8 +76,7 @@ async def test_the_rules_say_whether_the_server_adds_instructions_and_how_much_e
     agent_server: ServerFactory,
 ) -> None:
     script: list[Json] = [{"text": "x", "loop": True}]
-    server = await agent_server(script, traits={"instructions": "Be brief.", "effort": "quick"})
-    async with server.client() as person:
+    async with (await agent_server(script, traits={"instructions": "Be brief.", "effort": "quick"})).client() as person:
         rules = (await person.get("agent/v1/agent/permissions")).json()
         assert (rules["instructions"], rules["effort"]) == (True, "quick")
         assert "Be brief" not in json.dumps(rules)

@@ -500,8 +500,7 @@ async def test_a_stream_is_taken_up_again_behind_any_event(client: AsyncOpenAI) 
 
 async def test_cancelling_stops_the_work(client: AsyncOpenAI, server: AgentServer) -> None:
     made = await client.responses.create(model="default", input="hang", background=True)
-    cancelled = await client.responses.cancel(made.id)
-    assert cancelled.status == "cancelled"
+    assert (await client.responses.cancel(made.id)).status == "cancelled"
     async with server.client() as http:
         turns = (await http.get(f"agent/v1/sessions/{session(made)}/turns")).json()["turns"]
     assert [turn["state"] for turn in turns] == ["cancelled"]
@@ -606,8 +605,7 @@ async def test_responses_outlive_their_server(agent_server: ServerFactory) -> No
         assert (await client.responses.retrieve(made.id)).to_dict() == made.to_dict()
         again = [event async for event in await client.responses.retrieve(made.id, stream=True)]
         assert [event.to_dict() for event in again] == [event.to_dict() for event in events]
-        lost = await client.responses.retrieve(hung.id)
-        assert lost.status == "failed"
+        assert (await client.responses.retrieve(hung.id)).status == "failed"
         then = await client.responses.create(model="default", input="Hi.", previous_response_id=made.id)
         assert (then.output_text, session(then)) == ("Hello.", session(made))
     assert (server.directory / "data" / "responses.db").stat().st_mode & 0o077 == 0

@@ -119,8 +119,7 @@ async def test_what_get_gives_without_a_format_put_takes_without_loss(api: httpx
         assert {name: again[name] for name in history} == history
         assert (again["title"], again["tags"]) == ("Rain", ["sea"])
         assert again["metadata"] == ({"k": [1]} if id == "a" else {})
-    refused = await api.put("agent/v1/sessions/a", json=facts.json())
-    assert refused.status_code == 400
+    assert (await api.put("agent/v1/sessions/a", json=facts.json())).status_code == 400
     assert (await api.get("agent/v1/sessions/a?format=facts")).json()["revision"] == (
         await api.get("agent/v1/sessions/a")
     ).json()["revision"]

@@ -36,8 +36,7 @@ async def test_older_turns_are_summarised_on_demand_and_the_summary_is_taken_bac
         {"when": "Write the summary of all this now", "text": "They counted.", "loop": True},
         {"text": "ok", "loop": True},
     ]
-    server = await agent_server(script)
-    async with server.client() as client:
+    async with (await agent_server(script)).client() as client:
         for number in range(4):
             turn = await start_turn(client, f"count {number}", session="long")
             await followed(client, turn["turn"])

@@ -130,8 +130,7 @@ async def test_a_notebook_asks_and_a_person_trusts_its_folder(server: AgentServe
         xsrf = re.search(r'name="_xsrf" type="hidden" value="([^"]+)"', shown) or re.search(r'value="([^"]+)"', shown)
         assert xsrf
         body = {"decision": "confirmed", "_xsrf": xsrf.group(1)}
-        late = await person.post(page, data=body)
-        assert late.status_code == 409, "the page showed something else"
+        assert (await person.post(page, data=body)).status_code == 409, "the page showed something else"
         asked = (await notebook.post("agent/v1/trust", json={})).json()
         page = httpx.URL(asked["url"]).path
         await person.get(page)

@@ -228,8 +228,7 @@ async def test_malformed_messages_are_refused_and_the_connection_stays(mine: Pag
 )
 async def test_an_unknown_message_is_refused_with_the_known_ones(mine: Page, message: str, words: str) -> None:
     await mine.socket.write_message(message)
-    refused = not_none(await mine.hear())
-    assert refused["error"]["message"] == words
+    assert not_none(await mine.hear())["error"]["message"] == words
 
 
 @pytest.mark.parametrize(("opcode", "payload"), [(1, b"x" * 70_000), (1, b"\xff\xfe"), (3, b"x"), (2, b"x" * 70_000)])

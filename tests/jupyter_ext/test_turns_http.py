@@ -130,8 +130,7 @@ async def test_a_server_killed_in_a_turn_leaves_it_closed_as_interrupted_and_the
         assert bound["session"]["id"] == session
         found = (await client.get(f"agent/v1/turns/{broken['turn']}")).json()
         assert (found["state"], found["running"]) == ("interrupted", False)
-        replayed = await followed(client, broken["turn"])
-        assert replayed[-1]["data"]["state"] == "interrupted"
+        assert (await followed(client, broken["turn"]))[-1]["data"]["state"] == "interrupted"
         resumed = await followed(client, broken["turn"], after=7)
         assert [(event["seq"], event["type"]) for event in resumed] == [(8, "notice"), (9, "turn.finished")]
         again = await start_turn(client, "hello", session=session)

@@ -123,8 +123,7 @@ async def test_the_last_answer_and_an_earlier_one_are_shown_again_without_a_mode
     await notebook.run('%agent ask "and the last"')
     first = await notebook.run("%agent show 1")
     assert first.plain.startswith("Stored answer of 20")
-    last = await notebook.run("%agent show")
-    assert last.turn["turn"] != first.turn["turn"]
+    assert (await notebook.run("%agent show")).turn["turn"] != first.turn["turn"]
     assert (await notebook.run(f"%agent show {first.turn['turn']}")).turn["turn"] == first.turn["turn"]
     assert (
         "there is no turn 7; the turns of this conversation have the numbers 1 to 2."

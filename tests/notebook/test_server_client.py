@@ -27,8 +27,7 @@ def test_variables_that_came_through_a_gateway_count_under_their_usual_names_and
 
 def test_what_the_kernels_own_server_says_is_not_replaced_by_a_gateway() -> None:
     environment = {"AGENT_KERNEL_URL": URL, "AGENT_KERNEL_TOKEN": TOKEN, "KERNEL_AGENT_KERNEL_TOKEN": "another"}
-    server = not_none(ServerClient.from_environment(environment))
-    assert server.token == TOKEN
+    assert not_none(ServerClient.from_environment(environment)).token == TOKEN
     assert "another" not in environment.values()
 
 

@@ -125,7 +125,6 @@ async def test_a_release_writes_no_more_to_a_file_that_was_upgraded_beneath_it(p
     migrate(path, NEXT)
     with pytest.raises(StoreCorrupt, match="written by a newer agent-kernel"):
         await store.rename(KEY, "other")
-    session = not_none(await store.info(KEY))
-    assert session.title == "mine"
+    assert not_none(await store.info(KEY)).title == "mine"
     assert rows(path, "SELECT note FROM sessions") == [("none",)]
     await store.aclose()

@@ -280,8 +280,7 @@ async def test_fuzz_http(soak: Soak, agent_server: ServerFactory) -> None:
         await asyncio.to_thread(fuzz, soak, target)
         soak.counts["turns started"] = target.turns
     async with server.client() as client:
-        status = await client.get("api/status")
-        assert status.status_code == 200
+        assert (await client.get("api/status")).status_code == 200
         health = (await client.get("agent/v1/health")).json()
         assert health["status"] == "ok", health
     assert server.process is not None

@@ -102,8 +102,7 @@ async def test_taking_a_summary_back_leaves_the_one_before(store: MemoryStore) -
     await compactor.compact(KEY, engine, "full")
     await add_turns(store, 20, start=20)
     await compactor.compact(KEY, engine, "full")
-    undone = not_none(await compactor.undo(KEY))
-    assert undone.text == "second"
+    assert not_none(await compactor.undo(KEY)).text == "second"
     assert [summary.text for summary in await store.summaries(KEY)] == ["first"]
     assert len(await store.latest(KEY)) == 160
 

@@ -75,8 +75,7 @@ async def test_a_conversation_had_elsewhere_becomes_turns_of_a_new_session() -> 
     assert (result.state, result.saved) == ("committed", 2)
     assert model_texts(engine) == ["u1", "a1", "u2", "", "2", "a2", "u3"]
     assert [turn.since for turn in await store.turns(KEY)] == [0, 2, 6]
-    fork = await store.fork(KEY, SessionKey("local", "fork"), 1)
-    assert fork.head == 2
+    assert (await store.fork(KEY, SessionKey("local", "fork"), 1)).head == 2
 
 
 async def test_an_edit_and_a_retry_are_branches_and_nothing_is_lost() -> None:

@@ -181,8 +181,7 @@ async def test_a_new_session_is_called_as_it_begins(make_world: MakeWorld) -> No
     world = make_world([{"text": "ok", "loop": True}])
     key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
     await world.ask(f"Use {key} please")
-    session = not_none(await world.store.info(KEY))
-    assert session.title == "Use [REDACTED:openai_key] please"
+    assert not_none(await world.store.info(KEY)).title == "Use [REDACTED:openai_key] please"
 
 
 @pytest.mark.parametrize(("given", "title"), [("", "Rainfall in Seattle"), ("mine", "mine")])
@@ -197,8 +196,7 @@ async def test_the_model_may_name_a_new_session_but_not_one_that_a_person_named(
     await world.settle()
     await world.ask("again")
     await world.settle()
-    session = not_none(await world.store.info(KEY))
-    assert session.title == title
+    assert not_none(await world.store.info(KEY)).title == title
     asked = sum("Write a title" in request.messages[-1].text for request in world.engine.requests)
     assert asked == (0 if given else 1)
 
@@ -206,5 +204,4 @@ async def test_the_model_may_name_a_new_session_but_not_one_that_a_person_named(
 async def test_without_titles_a_session_has_none(make_world: MakeWorld) -> None:
     world = make_world([{"text": "ok", "loop": True}], titles="off")
     await world.ask("Plot the rain")
-    session = not_none(await world.store.info(KEY))
-    assert session.title == ""
+    assert not_none(await world.store.info(KEY)).title == ""

@@ -67,8 +67,7 @@ async def test_observers_patterns_and_transcripts_come_from_settings(
         await ask(runtime, "E123456 asks")
         assert Diary.heard == ["s1: 2"]
         assert runtime.ledger.transcripts is not None
-        lines = read(runtime.ledger.transcripts.path(KEY))
-        assert lines[1]["content"] == "[REDACTED:employee] asks"
+        assert read(runtime.ledger.transcripts.path(KEY))[1]["content"] == "[REDACTED:employee] asks"
 
 
 async def test_redaction_and_transcripts_can_be_off(tmp_path: Path) -> None:

@@ -43,8 +43,7 @@ async def test_the_model_writes_a_title_in_the_place_of_the_rules(written: str) 
     await store.create(KEY, "plot it")
     engine = ScriptedEngine([{"text": written}])
     await retitle(store, KEY, engine, "plot it", "Here is the rainfall.", instead_of="plot it")
-    session = not_none(await store.info(KEY))
-    assert session.title == "Rainfall in Seattle"
+    assert not_none(await store.info(KEY)).title == "Rainfall in Seattle"
     assert "plot it" in engine.requests[0].messages[0].text
     await store.aclose()
 
@@ -54,6 +53,5 @@ async def test_a_title_that_a_person_wrote_meanwhile_stays() -> None:
     await store.create(KEY, "plot it")
     await store.rename(KEY, "my rain")
     await retitle(store, KEY, ScriptedEngine([{"text": "Rainfall"}]), "plot it", "ok", instead_of="plot it")
-    session = not_none(await store.info(KEY))
-    assert session.title == "my rain"
+    assert not_none(await store.info(KEY)).title == "my rain"
     await store.aclose()

@@ -144,8 +144,7 @@ async def test_a_kernel_that_is_shut_down_takes_its_turn_and_its_credential_alon
         turn = (await start_turn(client, "hang"))["turn"]
         await wait_for_event(client, turn, "text.delta")
         assert (await user.delete(f"api/kernels/{kernel}")).status_code == 204
-        events = await followed(user, turn)
-        assert events[-1]["data"]["reason"] == "the kernel was shut down"
+        assert (await followed(user, turn))[-1]["data"]["reason"] == "the kernel was shut down"
         assert (await client.get("agent/v1/binding")).status_code == 401
 
 
@@ -180,8 +179,7 @@ async def test_a_session_of_another_notebook_needs_a_person(server: AgentServer)
         assert "&lt;b&gt;Old &amp; dear&lt;/b&gt;" in page.text
         assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
         assert "<script" not in page.text
-        confirmed = await user.post(pending["url"], data={"decision": "confirmed"})
-        assert confirmed.status_code == 200
+        assert (await user.post(pending["url"], data={"decision": "confirmed"})).status_code == 200
         assert (await client.get(status)).json() == {"status": "confirmed"}
         assert (await client.get("agent/v1/binding")).json()["session"]["id"] == "old"
         assert (await start_turn(client, "hello"))["session"] == "old"

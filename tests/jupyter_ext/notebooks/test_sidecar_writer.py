@@ -344,8 +344,7 @@ async def test_notebooks_that_are_no_files_here_have_no_sidecar_and_that_is_told
 async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(desk: Desk) -> None:
     await desk.talk_and_save()
     other = Desk(desk.root, desk.settings, MemoryStore())
-    there = await other.reunion.inspect("local", "a.ipynb")
-    assert there.kind == "foreign"
+    assert (await other.reunion.inspect("local", "a.ipynb")).kind == "foreign"
     found = not_none(await other.reunion.read_document("a.ipynb"))
     come = await import_session(other.store, "local", found[0], files=found[1])
     await other.notebooks.bind(come.session.key, "a.ipynb")

@@ -227,8 +227,7 @@ async def test_a_call_that_was_cut_off_costs_what_it_had_said(tmp_path: Path) ->
             await asyncio.sleep(0)
         await server.turns.cancel(turn, "enough")
         assert (await server.state())["tokens_per_hour"]["used"] > 0
-        failing = await server.end("fail", user="bob")
-        assert failing.state == "failed"
+        assert (await server.end("fail", user="bob")).state == "failed"
         assert (await server.state("bob"))["tokens_per_hour"]["used"] == 0
 
 

@@ -277,8 +277,7 @@ async def test_a_turn_that_was_killed_runs_no_tool_twice(desk: Desk, messages: l
     begun = await desk.once(key())
     assert (begun.replayed, desk.begun) == (again, 0 if again else 1)
     assert (begun.turn.id == turn.id) is again
-    end = await ended(begun.turn)
-    assert end.state == ("interrupted" if again else "committed")
+    assert (await ended(begun.turn)).state == ("interrupted" if again else "committed")
 
 
 @pytest.mark.parametrize("reason", [idempotency.LEFT, "the server was stopped"])

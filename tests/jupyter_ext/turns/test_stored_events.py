@@ -79,8 +79,7 @@ async def test_a_turn_that_another_server_runs_is_awaited() -> None:
     begun = anext(events)
     await store.close_turn(turn, owner, "cancelled", "stopped")
     assert isinstance((await begun).body, TurnStarted)
-    last = instance_of(TurnFinished, [event.body async for event in events][-1])
-    assert last.reason == "stopped"
+    assert instance_of(TurnFinished, [event.body async for event in events][-1]).reason == "stopped"
 
 
 async def test_a_turn_of_another_namespace_is_not_found() -> None:

@@ -96,8 +96,7 @@ async def test_a_turn_that_did_not_end_well_is_replaced_too(state: Any) -> None:
     turn = await cells.store.open_turn(Turn("t", KEY, cell="a"), owner)
     await cells.store.close_turn(turn, owner, state, "so it was")
     await cells.ask("z", "in between")
-    version = not_none(await cells.ask("a", "again"))
-    assert version.replaces == "t"
+    assert not_none(await cells.ask("a", "again")).replaces == "t"
     assert await cells.prompts() == ["again"]
 
 

@@ -183,8 +183,7 @@ async def test_code_that_writes_is_run_for_real_after_a_question_with_what_it_ne
 
 
 async def test_code_that_writes_and_nobody_allows_is_told_why_it_did_not(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent\nwrite nothing", ["n"])
-    assert ran.asked == [FOR_REAL]
+    assert (await notebook.run("%%agent\nwrite nothing", ["n"])).asked == [FOR_REAL]
     text = (await told(notebook))[-1]
     assert "PermissionError" in text
     assert "This code has to run in the person's kernel" in text
@@ -193,8 +192,7 @@ async def test_code_that_writes_and_nobody_allows_is_told_why_it_did_not(noteboo
 
 async def test_a_call_that_failed_is_not_offered_even_when_it_was_tried_again_as_it_was(notebook: Notebook) -> None:
     """It was kept once before: "yes" then ran code that fails in the kernel."""
-    ran = await notebook.run("%%agent\nset halved = 21, half done twice", ["y"])
-    assert ran.asked == []
+    assert (await notebook.run("%%agent\nset halved = 21, half done twice", ["y"])).asked == []
     assert await value(notebook, "halved") == "not there"
 
 
@@ -238,8 +236,7 @@ async def test_programs_that_show_nothing_are_compared_by_what_they_make(noteboo
 
 
 async def test_a_call_that_ends_its_process_takes_nothing_of_earlier_calls_with_it(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent\nlose the process", [])
-    assert ran.status == "ok"
+    assert (await notebook.run("%%agent\nlose the process", [])).status == "ok"
     _, lost, after = (await told(notebook))[-3:]
     assert lost.startswith("The code was ended: it ended itself. Nothing that this code did is kept")
     assert after == "steady 20"
@@ -273,8 +270,7 @@ async def test_an_interrupt_ends_the_draft_and_not_the_kernel(notebook: Notebook
 
 
 async def test_a_draft_that_ends_itself_is_told_and_the_kernel_lives(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent\nend the process", [])
-    assert ran.status == "ok"
+    assert (await notebook.run("%%agent\nend the process", [])).status == "ok"
     assert "The code was ended: it ended itself. Nothing that this code did is kept" in (await told(notebook))[-1]
     assert await value(notebook, "nothing") == "not there"
 
@@ -326,8 +322,7 @@ async def test_every_question_is_asked_before_a_draft_runs_where_the_person_want
 async def test_a_stored_answer_of_a_draft_does_not_outlive_the_kernel(fresh_notebook: Notebook) -> None:
     cells = {"a": "%%agent\nfor the run all", "b": "1 + 1"}
     await fresh_notebook.run_all(cells)
-    again = await fresh_notebook.run_all(cells)
-    assert again["a"].turn["stored"] is not None
+    assert (await fresh_notebook.run_all(cells))["a"].turn["stored"] is not None
     await fresh_notebook.restart()
     assert (await fresh_notebook.run_all(cells))["a"].turn["stored"] is None
 

@@ -57,8 +57,7 @@ async def page(server: AgentServer, kernel: str) -> AsyncIterator[Page]:
 async def test_a_turn_is_asked_and_followed_and_the_page_never_has_the_kernels_token(
     page: Page, server: AgentServer, kernel: str
 ) -> None:
-    binding = await page.asked("GET", f"binding?kernel={kernel}")
-    assert binding["body"]["notebook"] == "panel.ipynb"
+    assert (await page.asked("GET", f"binding?kernel={kernel}"))["body"]["notebook"] == "panel.ipynb"
     body = {"prompt": "add", "kernel": kernel, "where": "live", "answers": ["*"]}
     started = (await page.asked("POST", "turns", body))["body"]
     page.follow(started["turn"])

@@ -141,8 +141,7 @@ async def test_a_file_put_in_the_place_of_ours_is_the_one_used(file_store: Sqlit
     await backup.create(KEY, "new file")
     await backup.aclose()
     path.with_name("backup.db").rename(path)
-    session = not_none(await file_store.info(KEY))
-    assert session.title == "new file"
+    assert not_none(await file_store.info(KEY)).title == "new file"
     assert await file_store.delete(KEY)
     assert rows(path, "SELECT title FROM sessions") == []
     assert rows(path.with_name("moved.db"), "SELECT title FROM sessions") == [("written last",)]
@@ -162,8 +161,7 @@ async def test_a_file_that_is_gone_is_not_made_anew(path: Path, *, whole: bool) 
         assert "Nothing was written" in refused.value.hint
         assert not path.exists()
     moved.rename(place)
-    session = not_none(await store.info(KEY))
-    assert session.title == "kept"
+    assert not_none(await store.info(KEY)).title == "kept"
     await store.rename(KEY, "back")
     assert rows(path, "SELECT title FROM sessions") == [("back",)]
     await store.aclose()
@@ -203,8 +201,7 @@ async def test_a_journal_without_its_file_is_not_deleted_for_an_empty_store(path
     assert journal.read_bytes() == written
     assert path.exists() is empty
     moved.rename(path)
-    session = not_none(await store.info(KEY))
-    assert session.title == "kept"
+    assert not_none(await store.info(KEY)).title == "kept"
     await store.aclose()
 
 
@@ -464,8 +461,7 @@ async def test_cancelling_at_any_moment_gives_all_or_nothing(file_store: SqliteS
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        after = await talk.head()
-        assert after in (before, before + 2)
+        assert await talk.head() in (before, before + 2)
         await talk.close()
         talk = await talk.again(f"t{len(await file_store.turns(KEY)) + 1}")
 

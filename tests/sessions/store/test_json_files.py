@@ -143,8 +143,7 @@ async def test_a_directory_put_in_the_place_of_ours_is_the_one_used(kept: FilesS
     await backup.aclose()
     directory.rename(directory.with_name("moved"))
     directory.with_name("backup").rename(directory)
-    session = not_none(await kept.info(KEY))
-    assert session.title == "of the backup"
+    assert not_none(await kept.info(KEY)).title == "of the backup"
     await kept.rename(KEY, "new")
     assert "new" in document(directory).read_text()
     assert "old" in document(directory.with_name("moved")).read_text()
@@ -227,8 +226,7 @@ async def test_any_id_has_a_file_of_its_own(kept: FilesStore, directory: Path, i
     assert len(list((directory / "sessions").iterdir())) == len(set(keys))
     again = await reopen(kept)
     for key in keys:
-        session = not_none(await again.info(key))
-        assert session.title == key.namespace + key.id
+        assert not_none(await again.info(key)).title == key.namespace + key.id
     await again.aclose()
 
 

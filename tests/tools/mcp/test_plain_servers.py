@@ -127,8 +127,7 @@ async def test_a_server_gets_its_own_environment_and_no_more(made: Made, monkeyp
 
 async def test_a_secret_in_an_error_is_not_told(made: Made) -> None:
     client = made({"mcpServers": {"p": made.plain(env={"KEY": "${THE_KEY}"})}}, env={"THE_KEY": "hush-hush"})
-    output = await client.call("p_leak")
-    assert output.text == "MCP server p: wrong key [hidden]"
+    assert (await client.call("p_leak")).text == "MCP server p: wrong key [hidden]"
 
 
 async def test_a_variable_that_is_not_set_is_named(made: Made) -> None:

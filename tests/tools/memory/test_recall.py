@@ -128,8 +128,7 @@ async def test_a_turn_recalls_reads_and_answers(store: MemoryStore) -> None:
         {"text": "You asked that before: topaz."},
     ]
     runner, _, engine = agent(script, [Recall(store)], store=store, gate=Gate(Approvals()))
-    done = await runner.run("Which stone was harder?")
-    assert done.state == "committed"
+    assert (await runner.run("Which stone was harder?")).state == "committed"
     results = [message for message in await stored(store) if message.role == "tool"]
     assert [message.status for message in results] == ["success", "success"]
     assert "Mohs" in results[0].text
