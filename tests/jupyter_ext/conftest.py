@@ -43,11 +43,14 @@ HELLO = {"text": "Hello.", "loop": True}
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """One server for the tests of a module that do not stop it, with the module's SCRIPT and TRAITS. Without a SCRIPT,
-    prompts that contain ``hang``, ``slow``, ``fast`` or ``live`` (once) get those answers, others ``Hello.``
+    """One server for the tests of a module that do not stop it, with the module's SCRIPT, TRAITS, ENV and EXTENSIONS.
+    Without a SCRIPT, prompts that contain ``hang``, ``slow``, ``fast`` or ``live`` (once) get those answers, others
+    ``Hello.``
     """
     script = getattr(request.module, "SCRIPT", [HANG, SLOW, FAST, LIVE, HELLO])
-    with AgentServer(tmp_path_factory.mktemp("server"), script, getattr(request.module, "TRAITS", {})) as server:
+    named = {name.lower(): getattr(request.module, name, None) for name in ("TRAITS", "ENV", "EXTENSIONS")}
+    options: dict[str, Any] = {name: value for name, value in named.items() if value}
+    with AgentServer(tmp_path_factory.mktemp("server"), script, **options) as server:
         yield asyncio.run(server.start())
 
 

@@ -5,16 +5,15 @@ stopped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.jupyter_ext.conftest import ServerFactory
-from tests.server import AgentServer, Json, followed, start_turn, wait_for_event
+from tests.server import Json, followed, start_turn, wait_for_event
 
-PROBES = ["tests.jupyter_ext.probe_tools"]
+EXTENSIONS = ["tests.jupyter_ext.probe_tools"]
 MCP = {"calls": [{"name": "probe_mcp", "arguments": {}}]}
 LIVE = {"calls": [{"name": "probe_python_live", "arguments": {}}]}
 WAITS = "approval.required"
@@ -33,15 +32,7 @@ SCRIPT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    with AgentServer(
-        tmp_path_factory.mktemp("server"),
-        SCRIPT,
-        traits={"approval_timeout_s": 5.0, "tools": "recall"},
-        extensions=PROBES,
-    ) as server:
-        yield asyncio.run(server.start())
+TRAITS = {"approval_timeout_s": 5.0, "tools": "recall"}
 
 
 async def start_and_wait_for_question(
@@ -159,7 +150,7 @@ async def test_a_client_without_a_person_is_waited_for_so_long_and_no_longer(api
 async def test_a_kernel_answers_for_one_call_and_takes_back_what_was_allowed_but_nothing_that_was_denied(
     agent_server: ServerFactory,
 ) -> None:
-    server = await agent_server([*words("one", "two", **MCP)], traits={"tools": "recall"}, extensions=PROBES)
+    server = await agent_server([*words("one", "two", **MCP)], traits={"tools": "recall"}, extensions=EXTENSIONS)
     token = await server.kernel_token(await server.start_kernel("a.ipynb"))
     async with server.client() as user, server.kernel_client(token) as kernel:
         turn, question = await start_and_wait_for_question(kernel, "one")
@@ -187,7 +178,7 @@ async def test_what_waited_when_the_server_ended_is_told_and_what_was_granted_st
     agent_server: ServerFactory, end: str
 ) -> None:
     script = [*words("first", "second", **MCP), *words("third", **LIVE)]
-    server = await agent_server(script, traits={"tools": "recall"}, extensions=PROBES)
+    server = await agent_server(script, traits={"tools": "recall"}, extensions=EXTENSIONS)
     async with server.client() as client:
         turn, question = await start_and_wait_for_question(client, "first")
         await answer(client, question, decision="approve", remember="session")
@@ -210,7 +201,7 @@ async def test_what_waited_when_the_server_ended_is_told_and_what_was_granted_st
 
 async def test_a_person_who_left_answers_later(agent_server: ServerFactory) -> None:
     server = await agent_server(
-        [*words("wait", **MCP)], traits={"tools": "recall", "approval_timeout_s": 0.3}, extensions=PROBES
+        [*words("wait", **MCP)], traits={"tools": "recall", "approval_timeout_s": 0.3}, extensions=EXTENSIONS
     )
     async with server.client() as client:
         turn, question = await start_and_wait_for_question(client, "wait")

@@ -4,8 +4,6 @@ not choose.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,12 +20,8 @@ def traits(url: str) -> dict[str, Any]:
     return {"engines": servers}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    with AgentServer(
-        tmp_path_factory.mktemp("engines"), [{"text": "own", "loop": True}], traits("http://127.0.0.1:9/v1")
-    ) as server:
-        yield asyncio.run(server.start())
+SCRIPT = [{"text": "own", "loop": True}]
+TRAITS = traits("http://127.0.0.1:9/v1")
 
 
 async def test_a_turn_can_name_its_engine_and_a_session_can_be_given_to_one(agent_server: ServerFactory) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import http.client
 import json
@@ -26,10 +25,7 @@ STREAMS = ("/mcp", "/socket")
 """Answer GET in ways of their own."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    with AgentServer(tmp_path_factory.mktemp("requests"), [{"text": "ok", "loop": True}]) as started:
-        yield asyncio.run(started.start())
+SCRIPT = [{"text": "ok", "loop": True}]
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -38,12 +37,6 @@ SCRIPT: list[Json] = [
     {"text": "slow " * 30, "deltas": 30, "delay": 0.1, "when": "slow"},
     {"text": "ok", "loop": True},
 ]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    with AgentServer(tmp_path_factory.mktemp("replaced"), SCRIPT) as made:
-        yield asyncio.run(made.start())
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ import base64
 import contextlib
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -32,12 +32,7 @@ SCRIPT: list[Json] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path_factory.mktemp("server"), SCRIPT)
-    asyncio.run(server.start())
-    yield server
-    server.sweep()
+TRAITS = {"python_in": ""}
 
 
 @pytest.fixture(scope="module")
