@@ -110,6 +110,12 @@ class Served:
             assert time.monotonic() < until, self.log.read_text()
             time.sleep(0.02)
 
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.sweep()
+
     def sweep(self) -> None:
         if self.process is not None:
             if self.process.poll() is None:

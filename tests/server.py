@@ -21,6 +21,8 @@ from typing import Any
 import httpx
 from jupyter_client.asynchronous.client import AsyncKernelClient
 
+from tests.narrowing import not_none
+
 ROOT = Path(__file__).parents[1]
 LABEXTENSIONS = ROOT / "jupyter_ext" / "labextensions"
 """As built last; what an editable install has is the copy of that day."""
@@ -60,6 +62,10 @@ class AgentServer:
     login: str = TOKEN
     process: subprocess.Popen[bytes] | None = None
     port: int = 0
+
+    @property
+    def pid(self) -> int:
+        return not_none(self.process).pid
 
     @property
     def root(self) -> Path:
@@ -137,6 +143,12 @@ class AgentServer:
         code = await asyncio.to_thread(self.process.wait, STOP_S)
         self.process = None
         return code
+
+    def __enter__(self) -> AgentServer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.sweep()
 
     def sweep(self) -> None:
         """Kill all remaining processes, also the kernels of a killed server."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any, TypeAlias
 
 Handler: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -21,10 +21,8 @@ async def tcp_server(handler: Handler, host: str = "127.0.0.1", port: int = 0, *
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
+        with closing(writer):
             await handler(reader, writer)
-        finally:
-            writer.close()
 
     # Not a coroutine function: a task that is cancelled before its first step would never have registered itself.
     def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

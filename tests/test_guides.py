@@ -68,11 +68,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     config = directory / "mcp.json"
     entry = {"command": sys.executable, "args": [str(SERVERS / "plain.py"), str(directory / "mcp.log")]}
     config.write_text(json.dumps({"mcpServers": {"tickets": entry}}))
-    server = AgentServer(directory, SCRIPT, {"tools": "agent", "mcp_config": str(config)})
-    try:
+    with AgentServer(directory, SCRIPT, {"tools": "agent", "mcp_config": str(config)}) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
 
 
 def run(path: Path, where: Path, environment: dict[str, str], cell_s: float = CELL_S) -> str:

@@ -85,13 +85,10 @@ def test_a_kernel_with_ipykernel_and_it_alone_runs_a_turn_and_keeps_a_draft(inst
     (tmp_path / "jupyter" / "kernels" / "another" / "kernel.json").write_text(json.dumps(spec))
 
     async def printed(*cells: str) -> list[str]:
-        server = AgentServer(tmp_path / "server", SCRIPT, env={"JUPYTER_PATH": str(tmp_path / "jupyter")})
-        try:
+        with AgentServer(tmp_path / "server", SCRIPT, env={"JUPYTER_PATH": str(tmp_path / "jupyter")}) as server:
             await server.start()
             kernel = await server.start_kernel("other.ipynb", "another")
             return [await server.run_in_kernel(kernel, cell) for cell in cells]
-        finally:
-            server.sweep()
 
     place, _, _, kept, panel, engine = asyncio.run(
         printed(

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import importlib
 from collections.abc import Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,10 @@ async def _list_servers(path: str, exits: EgressPolicy, timeout_s: float) -> lis
     """Start each MCP server of the configuration file ``path``, list its tools, and end it. Return one row per
     server."""
     mcp: Any = importlib.import_module("agent_kernel.tools.mcp.mcp_tools")  # only this command needs this slow import
-    source = mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)
-    try:
+    async with aclosing(mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)) as source:
         connections: Sequence[Any] = await source.connections()
         await asyncio.gather(*(connection.wait_until_connected(timeout_s) for connection in connections))
         return [_row(connection, timeout_s) for connection in connections]
-    finally:
-        await source.aclose()
 
 
 def _row(connection: Any, timeout_s: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import math
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterable, Set
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,11 +150,8 @@ async def _stored_responses(settings: Settings) -> AsyncIterator[DatabaseRespons
     from jupyter_ext.api.responses.store import DatabaseResponses
 
     path = settings.data_dir / "responses.db"
-    responses = DatabaseResponses(path if path.exists() else None)
-    try:
+    async with aclosing(DatabaseResponses(path if path.exists() else None)) as responses:
         yield responses
-    finally:
-        await responses.aclose()
 
 
 async def _describe_remote_copies(store: PersistentStore, key: SessionKey) -> list[str]:

@@ -11,7 +11,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -206,13 +206,10 @@ def copy_from_descriptor(source: int, directory: Path, limit: int, budget: CopyB
 
 def receive_chunks(chunks: Iterator[bytes], directory: Path, limit: int) -> ReceivedFile:
     """Write the bytes of an iterator to a file in ``directory``. Raises FileTooLarge, StoreError."""
-    incoming = FileReceiver(directory, limit)
-    try:
+    with closing(FileReceiver(directory, limit)) as incoming:
         for chunk in chunks:
             incoming.write(chunk)
         return incoming.finish()
-    finally:
-        incoming.close()
 
 
 def _remove_stale(directory: Path) -> None:

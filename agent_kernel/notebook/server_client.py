@@ -12,7 +12,7 @@ import os
 import ssl
 import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -118,11 +118,9 @@ class ServerClient:
         connection, so that another thread can close it. Raises the server's error, OSError or HTTPException."""
         connection = self._connection(STREAM_TIMEOUT_S)
         opened(connection)
-        try:
+        with closing(connection):
             response = self._send(connection, method, path, body, {"Accept": "text/event-stream"})
             yield response.headers, _read_events(response)
-        finally:
-            connection.close()
 
     def _connection(self, timeout: float) -> http.client.HTTPConnection:
         parts = urllib.parse.urlsplit(self.url)

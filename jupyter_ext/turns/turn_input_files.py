@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from agent_kernel.core.errors import FileNotFound, InvalidRequest
@@ -103,9 +104,6 @@ def _hash(data: bytes) -> str:
 
 
 def _spool(files: FileRegistry, submitted: SubmittedFile) -> ReceivedFile:
-    incoming = files.incoming()
-    try:
+    with closing(files.incoming()) as incoming:
         incoming.write(submitted.data)
         return incoming.finish()
-    finally:
-        incoming.close()

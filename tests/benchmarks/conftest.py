@@ -26,8 +26,5 @@ def record() -> Record:
 @pytest_asyncio.fixture(loop_scope="function")
 async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[AgentServer, None]:
     """A server whose local model is the MODEL of the benchmark's module."""
-    server = AgentServer(tmp_path, traits={"engine": "local", "model": request.module.MODEL})
-    try:
+    with AgentServer(tmp_path, traits={"engine": "local", "model": request.module.MODEL}) as server:
         yield await server.start()
-    finally:
-        server.sweep()

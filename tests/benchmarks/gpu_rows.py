@@ -108,11 +108,8 @@ async def rate(engine: LocalEngine, sessions: int, tokens: int, **more: Any) -> 
 
 @asynccontextmanager
 async def running(model: Path, options: LoadOptions, worker: str, cache: Path) -> AsyncGenerator[LocalEngine, None]:
-    engine = LocalEngine(str(model), cache, options=options, python=worker)
-    try:
+    async with aclosing(LocalEngine(str(model), cache, options=options, python=worker)) as engine:
         yield engine
-    finally:
-        await engine.aclose()
 
 
 async def measure(report: Report, engine: LocalEngine, precision: str, left: Callable[[], float], tokens: int) -> None:

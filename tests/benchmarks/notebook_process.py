@@ -23,6 +23,7 @@ from agent_kernel.core.protocols import RunResult, ToolContext, ToolOutput, Tool
 from agent_kernel.sandbox.worker.missing_imports import missing_imports
 from agent_kernel.tools.code.python import SANDBOXED
 from agent_kernel.tools.code.sandbox_environment import format_result
+from tests.narrowing import not_none
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,15 +48,12 @@ class NotebookProcess:
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        not_none(self._process.stdin).close()
         await self._process.wait()
 
     async def run(self, code: str) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"code": code}).encode() + b"\n")
-        answer: dict[str, Any] = json.loads(await asyncio.wait_for(self._process.stdout.readline(), 60))
+        not_none(self._process.stdin).write(json.dumps({"code": code}).encode() + b"\n")
+        answer: dict[str, Any] = json.loads(await asyncio.wait_for(not_none(self._process.stdout).readline(), 60))
         return answer
 
     async def cell(self, code: str) -> None:

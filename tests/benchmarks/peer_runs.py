@@ -21,6 +21,7 @@ from agent_kernel.core.protocols import EndChunk, Engine, EngineRequest, Samplin
 from agent_kernel.evaluation.answer_check import Observation, reason_wrong
 from agent_kernel.evaluation.task import Task
 from agent_kernel.evaluation.task_result import TaskResult, TaskTurn
+from tests.narrowing import not_none
 
 PEER = Path(__file__).with_name("smolagents_peer.py")
 MAX_STEPS = 6
@@ -77,15 +78,13 @@ async def _conversation(engine: Engine, python: str, folder: Path, task: Task, t
         limit=2**26,
     )
     assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    errors = asyncio.create_task(process.stderr.read())
+    errors = asyncio.create_task(not_none(process.stderr).read())
     facts = {"setup": task.setup, "prompts": task.prompts, "holds": task.holds, "draws": task.draws}
     line: Mapping[str, Any] = {**facts, "max_steps": MAX_STEPS, "tags": tags}
     try:
         while True:
             process.stdin.write(json.dumps(line).encode() + b"\n")
-            said = await process.stdout.readline()
+            said = await not_none(process.stdout).readline()
             if not said:
                 return {"failed": (await errors).decode(errors="replace").strip()[-500:] or "no answer"}
             body: dict[str, Any] = json.loads(said)

@@ -24,6 +24,7 @@ from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions.store.store_url import open_store
 from tests.benchmarks.test_turn_overhead import cpu_s
+from tests.narrowing import not_none
 from tests.served import Served
 from tests.server import PLAIN, ROOT, Json, follow, followed, start_turn
 from tests.sessions.log.servers import Postgres
@@ -54,8 +55,7 @@ def client_of(server: Served) -> httpx.AsyncClient:
 
 
 def pid_of(server: Served) -> int:
-    assert server.process is not None
-    return server.process.pid
+    return not_none(server.process).pid
 
 
 def stored_bytes(store: str, directory: Path) -> int:
@@ -65,8 +65,7 @@ def stored_bytes(store: str, directory: Path) -> int:
     with psycopg.connect(store) as database:
         tables = "SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relkind = 'r' AND relnamespace = "
         row = database.execute(tables + "current_schema()::regnamespace").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(not_none(row)[0])
 
 
 async def take_turns(server: Served, name: str, clients: int, seconds: float = SECONDS) -> int:

@@ -145,7 +145,7 @@ async def count_resources(client: httpx.AsyncClient) -> dict[str, Any]:
 async def test_fifty_streams_lose_nothing_and_leave_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     server = AgentServer(tmp_path / "server", SCRIPT, extensions=["tests.benchmarks.probe_tasks"])
     server.directory.mkdir()
-    try:
+    with server:
         await server.start()
         async with server.client() as client:
             await one_client(server.url, Seen(), time.monotonic() + 3, 1)  # what is loaded at first use
@@ -167,8 +167,6 @@ async def test_fifty_streams_lose_nothing_and_leave_nothing(tmp_path: Path, caps
                 f"{1e3 * p99(idle):.0f} ms; memory {before['kb'] >> 10} MB before, {after['kb'] >> 10} MB after"
             )
             print(f"tasks {len(before['tasks'])} -> {len(after['tasks'])}, files {before['files']} -> {after['files']}")
-    finally:
-        server.sweep()
     new = [name for name in after["tasks"] if name not in before["tasks"] and not name.startswith("Task-")]
     assert new == [], "no task is left"
     assert len(after["tasks"]) <= len(before["tasks"]) + 2
@@ -229,11 +227,9 @@ async def test_more_requests_are_answered_than_by_transformers_serve_and_none_be
     cache = str(Settings.from_env().cache_dir)
     server = AgentServer(tmp_path / "server", traits={"engine": "local", "model": "tiny", "cache_dir": cache})
     server.directory.mkdir()
-    try:
+    with server:
         await server.start()
         ours = await rate(server.agent_url, "tiny", {"Authorization": f"token {TOKEN}"})
-    finally:
-        server.sweep()
     whole = generate(torch_python, "tiny", [user("Hello")])
     with served(torch_python, whole["directory"], whole["dtype"]) as url:
         theirs = await rate(f"{url}/v1", whole["directory"], {})

@@ -75,16 +75,13 @@ async def beside(engine: LocalEngine, threads: int) -> tuple[int, int]:
 @pytest.mark.model("tiny")
 @pytest.mark.parametrize("threads", [1, os.cpu_count() or 1], ids=["one thread", "all threads"])
 async def test_a_computation_keeps_its_share_while_a_model_gives_way(threads: int) -> None:
-    engine = LocalEngine("tiny", Settings.from_env().cache_dir)
-    try:
+    async with aclosing(LocalEngine("tiny", Settings.from_env().cache_dir)) as engine:
         alone = await count_products(threads)
         free, text = await beside(engine, threads)
         engine.give_way(True)
         polite, less = await beside(engine, threads)
         engine.give_way(False)
         again, back = await beside(engine, threads)
-    finally:
-        await engine.aclose()
     print(f"\n{threads} of {os.cpu_count()} threads, as a share of the computation alone (and of the model's text):")
     print(
         f"beside a model {free / alone:.2f} (1), while it gives way {polite / alone:.2f} ({less / text:.2f}),", end=" "

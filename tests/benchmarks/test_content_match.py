@@ -15,6 +15,7 @@ from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.sessions import conversation_match, message_comparison
 from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from tests.narrowing import not_none
 
 FEW, MANY = 100, 10_000
 SCOPE = "scope"
@@ -73,9 +74,7 @@ async def cost(store: SqliteStore, request: list[Message]) -> float:
 async def test_the_worst_case_is_said(tmp_path: Path) -> None:
     store = await fill_store(tmp_path / "s.db", MANY, long_ago)
     request = [*alike(0), user("go on")]
-    found = await conversation_match.find_session(store, "local", SCOPE, request)
-    assert found is not None
-    assert found.id == "s799"
+    assert not_none(await conversation_match.find_session(store, "local", SCOPE, request)).id == "s799"
     print(f"\n800 of {MANY:,} began alike, all long ago: {await cost(store, request):.2f} ms")
     await store.aclose()
 
@@ -87,8 +86,7 @@ async def test_content_match_costs_the_same_among_ten_thousand_sessions(kind: st
     for count in (FEW, MANY):
         store = await fill_store(tmp_path / f"{count}.db", count, said)
         request = [*said(count // 2), user("go on")]
-        found = await conversation_match.find_session(store, "local", SCOPE, request)
-        assert found is not None
+        found = not_none(await conversation_match.find_session(store, "local", SCOPE, request))
         assert found.id == (f"s{count // 2}" if kind == "own" else f"s{count - 1}")
         hit = await cost(store, request)
         missed = await cost(store, [user("never"), assistant("said"), user("here")])

@@ -18,6 +18,7 @@ from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.decoding.known_prefixes import CHAINS
 from agent_kernel.engines.local.system_memory import resident_bytes
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from tests.narrowing import not_none
 
 pytestmark = [pytest.mark.model("tiny"), pytest.mark.slow, pytest.mark.timeout(1800)]
 REQUESTS = int(os.environ.get("AGENT_KERNEL_BENCH_REQUESTS", "1000"))
@@ -88,11 +89,10 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
     options = LoadOptions(cache_gb=1, at_once=AT_ONCE)
     engine = LocalEngine("tiny", Settings.from_env().cache_dir, options=options)
     ended: dict[str, int] = {}
-    try:
+    async with aclosing(engine):
         await send_and_cancel(engine, chosen, 0)
         await fill_cache(engine, chosen)
-        pid = engine.worker_pid
-        assert pid is not None
+        pid = not_none(engine.worker_pid)
         tasks, start = len(asyncio.all_tasks()), resident_bytes(pid)
         numbers = iter(range(1, REQUESTS + 1))
 
@@ -105,8 +105,7 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
         stats = await asyncio.wait_for(idle(engine), 30)
         grown = resident_bytes(pid) - start
         assert engine.worker_pid == pid
-        assert engine._worker is not None
-        inboxes = set(engine._worker._inboxes)
+        inboxes = set(not_none(engine._worker)._inboxes)
         with capsys.disabled():
             print(
                 f"\n{sum(ended.values())} requests, seed {SEED}, ended {ended}; worker {start / 2**20:.0f} MiB "
@@ -119,5 +118,3 @@ async def test_requests_stopped_at_random_moments_leave_nothing(capsys: pytest.C
         assert len(asyncio.all_tasks()) <= tasks
         assert stats["kept_chains"] <= CHAINS
         assert grown <= GROWTH
-    finally:
-        await engine.aclose()

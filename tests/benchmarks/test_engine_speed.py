@@ -98,12 +98,9 @@ async def test_the_twentieth_turn_starts_at_once(engine: LocalEngine, say: Say, 
     block = engine.info().details["cache_block"]
     asked = [[*messages, user(f"What did note {number} say?")] for number in range(3, 3 + RUNS)]
     warm = [(await turn(engine, one, 8))[1].usage for one in asked]
-    cold_engine = LocalEngine(engine.info().model, CACHE, options=LoadOptions(prefixes=False))
-    try:
+    async with aclosing(LocalEngine(engine.info().model, CACHE, options=LoadOptions(prefixes=False))) as cold_engine:
         await turn(cold_engine, [user("Hello")], 4)
         cold = [(await turn(cold_engine, one, 8))[1].usage for one in asked[:3]]
-    finally:
-        await cold_engine.aclose()
 
     first = statistics.median(usage.first_token_s for usage in warm)
     whole = statistics.median(usage.first_token_s for usage in cold)

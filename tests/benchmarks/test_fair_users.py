@@ -82,7 +82,7 @@ class People:
 async def test_nobody_waits_for_more_than_a_fair_share_and_nothing_crosses(tmp_path: Path) -> None:
     server = AgentServer(tmp_path / "server", [CALL], {"turns_at_once": SLOTS, "turns_waiting": 0})
     server.directory.mkdir()
-    try:
+    with server:
         await server.start()
         async with People(server) as clients:
             found: list[Served] = []
@@ -101,8 +101,6 @@ async def test_nobody_waits_for_more_than_a_fair_share_and_nothing_crosses(tmp_p
             await asyncio.gather(*greedy, *(little(user) for user in range(1, USERS)))
             await crossing(clients, turns)
         report(found)
-    finally:
-        server.sweep()
 
 
 async def crossing(clients: list[httpx.AsyncClient], turns: dict[int, list[str]]) -> None:
@@ -152,7 +150,7 @@ async def test_budgets_hold_for_each_user_alone(tmp_path: Path, at_once: int) ->
     traits = {"turns_at_once": SLOTS, "turns_waiting": 0, "user_tokens_per_hour": budget}
     server = AgentServer(tmp_path / "server", [{"text": "one two three", "loop": True}], traits)
     server.directory.mkdir()
-    try:
+    with server:
         await server.start()
         async with People(server) as clients:
             spent = await asyncio.gather(*(spend(client, at_once) for client in clients))
@@ -161,8 +159,6 @@ async def test_budgets_hold_for_each_user_alone(tmp_path: Path, at_once: int) ->
         print(f"\n{USERS} users, {at_once} turns at once each, a budget of {budget}: a turn costs {cost}, used {used}")
         assert used == [sum(costs) for costs in spent]
         assert all(budget <= tokens < budget + cost for tokens in used)
-    finally:
-        server.sweep()
 
 
 async def spend(client: httpx.AsyncClient, at_once: int) -> list[int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import statistics
+from contextlib import aclosing
 
 import pytest
 
@@ -51,7 +52,7 @@ async def test_the_tenth_turn_starts_as_fast_as_the_second(capsys: pytest.Captur
     engine = LocalEngine(MODEL, Settings.from_env().cache_dir)
     seconds: list[list[float]] = []
     reused: list[float] = []
-    try:
+    async with aclosing(engine):
         for run in range(RUNS):
             messages: list[Message] = []
             ends = []
@@ -60,8 +61,6 @@ async def test_the_tenth_turn_starts_as_fast_as_the_second(capsys: pytest.Captur
                 ends.append(await turn(engine, messages))
             seconds.append([end.usage.first_token_s for end in ends])
             reused.append(ends[-1].usage.reused_tokens / ends[-1].usage.prompt_tokens)
-    finally:
-        await engine.aclose()
     # The fastest of the runs: other processes on the machine only ever add.
     second, tenth = min(run[1] for run in seconds), min(run[-1] for run in seconds)
     with capsys.disabled():

@@ -78,15 +78,13 @@ async def test_a_completion_is_there_soon_after_a_pause(
 ) -> None:
     engine, chosen = LocalEngine(model, Settings.from_env().cache_dir), random.Random(SEED)
     waits: list[Wait] = []
-    try:
+    async with aclosing(engine):
         request = EngineRequest((user("Say hello."),), sampling=Sampling(max_tokens=4))
         async with aclosing(engine.stream(request)) as chunks:
             async for _ in chunks:
                 pass
         for at, code in enumerate(CELLS):
             waits += await type_code(engine, "\n".join(CELLS[:at]).strip(), code, chosen)
-    finally:
-        await engine.aclose()
     found = [wait for wait in waits if wait.first]
     first = statistics.quantiles([wait.first for wait in found], n=20)
     whole = statistics.quantiles([wait.whole for wait in found], n=20)

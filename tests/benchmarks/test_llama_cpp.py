@@ -64,11 +64,8 @@ async def send_request(
 
 
 async def ours() -> dict[str, float]:
-    engine = LocalEngine(MODEL, Settings.from_env().cache_dir)
-    try:
+    async with aclosing(LocalEngine(MODEL, Settings.from_env().cache_dir)) as engine:
         return await _decoding(engine) | await _next_turn(engine) | await _together(engine)
-    finally:
-        await engine.aclose()
 
 
 async def _decoding(engine: LocalEngine) -> dict[str, float]:

@@ -21,6 +21,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.lab import Lab, browser, write_notebook
 from tests.conftest import chromium
+from tests.narrowing import not_none
 from tests.server import TOKEN, AgentServer, followed, start_turn
 
 TOKENS = int(os.environ.get("PANEL_TOKENS", "20000"))
@@ -122,16 +123,13 @@ def answer() -> str:
 
 @contextmanager
 def lab_of(folder: Path, script: list[dict[str, Any]], **options: Any) -> Iterator[tuple[AgentServer, Lab]]:
-    path = chromium()
-    assert path is not None
+    path = not_none(chromium())
     server = AgentServer(folder, script, options=LAB, lab=True, **options)
     asyncio.run(server.start())
-    try:
+    with server:
         write_notebook(server.root, "rain.ipynb", ["1"])
         with browser(path, server.url, TOKEN) as lab:
             yield server, lab
-    finally:
-        server.sweep()
 
 
 def open_panel(lab: Lab) -> Locator:
@@ -240,11 +238,10 @@ async def fill_session(server: AgentServer, session: str, turns: int) -> None:
 @pytest.mark.timeout(900)
 def test_panel_opens_a_session_of_500_turns_like_one_of_a_few(tmp_path: Path) -> None:
     text = SECTION.format(number=7)
-    path = chromium()
-    assert path is not None
+    path = not_none(chromium())
     server = AgentServer(tmp_path, [{"text": text, "loop": True}], options=LAB, lab=True)
     asyncio.run(server.start())
-    try:
+    with server:
         write_notebook(server.root, "rain.ipynb", ["1"])
         lengths = {"long": TURNS, "short": WINDOW, "single": 1}
         for session, turns in lengths.items():
@@ -262,8 +259,6 @@ def test_panel_opens_a_session_of_500_turns_like_one_of_a_few(tmp_path: Path) ->
             print(f"\nms from the click to the last turn in sight, medians of 5: {drawn}")
             assert drawn["long"] < 3 * drawn["short"], "a long session is not opened by its end"
             assert drawn["long"] < 1_000
-    finally:
-        server.sweep()
 
 
 START = """async () => {
@@ -276,8 +271,7 @@ START = """async () => {
 @pytest.mark.browser
 @pytest.mark.timeout(900)
 def test_panel_costs_the_start_of_lab_little(tmp_path: Path) -> None:
-    path = chromium()
-    assert path is not None
+    path = not_none(chromium())
     servers = {
         "with": AgentServer(tmp_path / "with", [], options=LAB, lab=True),
         "without": AgentServer(tmp_path / "without", [], options=LAB, lab=True),

@@ -17,6 +17,7 @@ from agent_kernel.core.protocols import Work
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sandbox.host.policy import SandboxPolicy
 from agent_kernel.sandbox.host.pool import LinuxSandbox
+from tests.narrowing import not_none
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the sandbox needs Linux")
 KEY = SessionKey("local", "calls")
@@ -57,10 +58,8 @@ async def test_a_warm_call_costs_little_more_than_a_pipe(tmp_path: Path, capsys:
     assert child.stdout is not None
 
     async def pipe() -> None:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write(b"1 + 1\n")
-        await child.stdout.readline()
+        not_none(child.stdin).write(b"1 + 1\n")
+        await not_none(child.stdout).readline()
 
     async def script() -> None:
         done = await asyncio.create_subprocess_exec("/bin/sh", "-c", "echo 2", stdout=subprocess.PIPE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from statistics import median
 
@@ -48,16 +48,13 @@ async def desk(folder: Path) -> AsyncIterator[tuple[SqliteStore, Sidecars, Path]
     root.mkdir()
     (root / "a.ipynb").write_text("{}")
     settings = Settings(data_dir=folder / "data")
-    store = SqliteStore(folder / "data" / "sessions.db")
-    try:
+    async with aclosing(SqliteStore(folder / "data" / "sessions.db")) as store:
         for at in range(TURNS):
             said = [user(f"question {at}"), calls("c1"), result("c1", RESULT), assistant(f"answer {at}")]
             await store.add_turn(Turn(f"t{at}", KEY, record=RECORD), said)
         notebooks = Notebooks(store, NoSessions(), str(root))
         await notebooks.bind(KEY, "a.ipynb")
         yield store, Sidecars(store, notebooks, settings, lambda path: False), root
-    finally:
-        await store.aclose()
 
 
 async def save(sidecars: Sidecars, root: Path) -> tuple[float, float, float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import aclosing
 
 import pytest
 
@@ -30,10 +31,8 @@ async def test_right_answers_of_smolagents(capsys: pytest.CaptureFixture[str]) -
     chosen = [task for task in load_tasks(TASK_SETS / "notebook.toml") if not only or task.name in only]
     engine = LocalEngine(MODEL or "coder-0.5b", Settings.from_env().cache_dir)
     started = time.monotonic()
-    try:
+    async with aclosing(engine):
         results = await outcomes(engine, SMOLAGENTS, chosen, tags=TAGS)
-    finally:
-        await engine.aclose()
     seconds = time.monotonic() - started
     with capsys.disabled():
         record("-".join(filter(None, ["smolagents", f"{MAX_STEPS}-steps", MODEL, TAGS])), results, seconds)

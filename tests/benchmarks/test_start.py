@@ -94,7 +94,7 @@ def test_serve_answers_health_soon(tmp_path: Path, record: Record) -> None:
     for number in range(RUNS + 1):
         served = Served(tmp_path / str(number), ({"text": "Hello."},))
         started = time.perf_counter()
-        try:
+        with served:
             served.start()
             # A client of httpx takes a third of a second to make.
             asked = urllib.request.Request(
@@ -103,8 +103,6 @@ def test_serve_answers_health_soon(tmp_path: Path, record: Record) -> None:
             with DIRECT.open(asked, timeout=60) as answer:
                 assert answer.status == 200
             seconds.append(time.perf_counter() - started)
-        finally:
-            served.sweep()
     took = statistics.median(seconds[1:])
     base = importing_s("jupyter_server.serverapp")
     print(f"\nagent-kernel serve answers health after {took:.2f} s; importing jupyter_server takes {base:.2f} s")
@@ -122,14 +120,11 @@ async def test_a_model_starts_soon(model: str, record: Record) -> None:
         engine = LocalEngine(model, Settings.from_env().cache_dir)
         request = EngineRequest((user("Say hello."),), sampling=Sampling(max_tokens=4))
         started = time.perf_counter()
-        try:
-            async with aclosing(engine.stream(request)) as chunks:
-                async for chunk in chunks:
-                    if isinstance(chunk, TextChunk):
-                        seconds.append(time.perf_counter() - started)
-                        break
-        finally:
-            await engine.aclose()
+        async with aclosing(engine), aclosing(engine.stream(request)) as chunks:
+            async for chunk in chunks:
+                if isinstance(chunk, TextChunk):
+                    seconds.append(time.perf_counter() - started)
+                    break
     took = statistics.median(seconds[1:])
     base = await asyncio.to_thread(importing_s, "openvino_genai")
     print(f"\nwarm start of {model}, to the first text: {took:.2f} s; importing the library takes {base:.2f} s")

@@ -89,12 +89,9 @@ async def turn(engine: LocalEngine, messages: Sequence[Message], tokens: int = 8
 async def running(model: str, backend: str, python: str) -> AsyncGenerator[LocalEngine, None]:
     options = LoadOptions(backend=backend, device="cpu")
     given: dict[str, Any] = {"python": python} if backend == "transformers" else {}
-    engine = LocalEngine(model, Settings.from_env().cache_dir, options=options, **given)
-    try:
+    async with aclosing(LocalEngine(model, Settings.from_env().cache_dir, options=options, **given)) as engine:
         await turn(engine, [user("Hello")])
         yield engine
-    finally:
-        await engine.aclose()
 
 
 async def next_turns(engine: LocalEngine) -> tuple[list[Message], list[Turn]]:

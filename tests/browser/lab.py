@@ -9,6 +9,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -149,18 +150,20 @@ class Lab:
 @contextlib.contextmanager
 def browser(chromium: str, url: str, token: str, *, size: tuple[int, int] = (1400, 1000)) -> Iterator[Lab]:
     """Start a browser with a fresh profile."""
-    with sync_playwright() as playwright, tempfile.TemporaryDirectory(prefix="chromium-") as profile:
-        context = playwright.chromium.launch_persistent_context(
-            profile,
-            executable_path=chromium,
-            headless=True,
-            args=list(FLAGS),
-            viewport={"width": size[0], "height": size[1]},
-        )
-        try:
-            yield Lab(context.pages[0] if context.pages else context.new_page(), url, token)
-        finally:
-            context.close()
+    with (
+        sync_playwright() as playwright,
+        tempfile.TemporaryDirectory(prefix="chromium-") as profile,
+        closing(
+            playwright.chromium.launch_persistent_context(
+                profile,
+                executable_path=chromium,
+                headless=True,
+                args=list(FLAGS),
+                viewport={"width": size[0], "height": size[1]},
+            )
+        ) as context,
+    ):
+        yield Lab(context.pages[0] if context.pages else context.new_page(), url, token)
 
 
 @contextlib.contextmanager
@@ -181,10 +184,9 @@ def lab_server(
     the ``first_time``.
     """
     own = ("--LabApp.news_url=None", "--LabApp.expose_app_in_browser=True")
-    server = AgentServer(
+    with AgentServer(
         directory, script, traits or {}, options=(*own, *options), lab=True, extensions=tuple(extensions), env=env
-    )
-    try:
+    ) as server:
         if dark:
             write_settings(server, "@jupyterlab/apputils-extension/themes", {"theme": "JupyterLab Dark"})
         if not first_time:
@@ -193,8 +195,6 @@ def lab_server(
         for name, cells in notebooks.items():
             write_notebook(server.root, name, cells)
         yield server
-    finally:
-        server.sweep()
 
 
 def ran_since(prompt: str) -> re.Pattern[str]:

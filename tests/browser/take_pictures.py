@@ -17,6 +17,7 @@ from tests.browser.film import Film
 from tests.browser.lab import Lab, browser, lab_server
 from tests.browser.panel import ask, shown_panel
 from tests.conftest import chromium
+from tests.narrowing import not_none
 from tests.server import TOKEN
 
 ANSWER_MS = 300_000
@@ -113,11 +114,9 @@ def scroll(film: Film, lab: Lab) -> None:
     """Turn the wheel until the cell with the question is at the top of the notebook."""
     cell, top = lab.cell(1), lab.page.locator(".jp-Notebook").bounding_box()
     cell.hover(position={"x": 200, "y": 20})
-    box = cell.bounding_box()
-    assert box is not None
-    assert top is not None
+    box = not_none(cell.bounding_box())
     for _ in range(SCROLL_STEPS):
-        lab.page.mouse.wheel(0, (box["y"] - top["y"]) / SCROLL_STEPS)
+        lab.page.mouse.wheel(0, (box["y"] - not_none(top)["y"]) / SCROLL_STEPS)
         lab.page.wait_for_timeout(30)
         film.show(40)
 

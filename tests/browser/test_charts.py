@@ -10,6 +10,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -57,11 +58,8 @@ class Listener:
 
 @contextlib.contextmanager
 def listening() -> Iterator[Listener]:
-    listener = Listener()
-    try:
+    with closing(Listener()) as listener:
         yield listener
-    finally:
-        listener.close()
 
 
 def bundle(mime: str, data: bytes) -> dict[str, object]:

@@ -15,6 +15,7 @@ from playwright.sync_api import FilePayload, Route, WebSocketRoute, expect
 from tests.browser.lab import Lab, browser, wait_until, write_notebook
 from tests.browser.panel import PNG, open_panel, say
 from tests.conftest import chromium
+from tests.narrowing import not_none
 from tests.server import TOKEN, AgentServer
 
 pytestmark = pytest.mark.browser
@@ -63,10 +64,10 @@ class Wire:
 
 def narrow(lab: Lab, width: int = 280) -> None:
     """Drag the edge of the side bar until the side bar is ``width`` pixels wide."""
-    edge = lab.page.locator("#jp-right-stack").bounding_box()
-    assert edge is not None
-    handle = lab.page.locator("#jp-main-split-panel > .lm-SplitPanel-handle:not(.lm-mod-hidden)").last.bounding_box()
-    assert handle is not None
+    edge = not_none(lab.page.locator("#jp-right-stack").bounding_box())
+    handle = not_none(
+        lab.page.locator("#jp-main-split-panel > .lm-SplitPanel-handle:not(.lm-mod-hidden)").last.bounding_box()
+    )
     lab.page.mouse.move(handle["x"] + handle["width"] / 2, 400)
     lab.page.mouse.down()
     lab.page.mouse.move(edge["x"] + edge["width"] - width, 400, steps=3)
@@ -76,10 +77,8 @@ def narrow(lab: Lab, width: int = 280) -> None:
 def gap_in_toolbar_button(lab: Lab) -> float:
     """Return the pixels between the icon and the label of the button in the notebook's toolbar."""
     button = lab.page.locator(".jp-NotebookPanel-toolbar [data-jp-item-name='agent']")
-    icon = button.locator("svg").bounding_box()
-    label = button.locator(".jp-ToolbarButtonComponent-label").bounding_box()
-    assert icon is not None
-    assert label is not None
+    icon = not_none(button.locator("svg").bounding_box())
+    label = not_none(button.locator(".jp-ToolbarButtonComponent-label").bounding_box())
     # The margin of the label is not a part of its box.
     return label["x"] - icon["x"] - icon["width"]
 
@@ -189,8 +188,7 @@ def test_conversations_are_found_renamed_and_opened_and_nothing_is_lost_offline(
 
 def test_what_is_missing_says_what_to_do_about_it(tmp_path: Path) -> None:
     """In the light theme: no kernel, a kernel again, and a model that is not on this machine."""
-    path = chromium()
-    assert path is not None
+    path = not_none(chromium())
     server = AgentServer(
         tmp_path,
         SCRIPT,
@@ -200,35 +198,32 @@ def test_what_is_missing_says_what_to_do_about_it(tmp_path: Path) -> None:
     )
     in_thread(server.start)
     write_notebook(server.root, "rain.ipynb", ["rain = [1, 2, 3]"])
-    try:
-        with browser(path, server.url, TOKEN) as lab:
-            panel = open_panel(lab)
-            say(panel, "hello")
-            expect(panel.get_by_role("log")).to_contain_text("An answer.", timeout=SLOW)
-            shut_down_kernel(lab)
-            expect(panel.locator(".ak-kernel")).to_contain_text("no kernel", timeout=SLOW)
-            expect(panel.get_by_text("This notebook has no kernel")).to_be_visible(timeout=SLOW)
-            expect(panel.get_by_role("log")).to_contain_text("An answer.", timeout=SLOW)
-            lab.picture("shell-no-kernel-light")
-            panel.get_by_role("button", name="Start a kernel").click()
-            # An idle kernel is named by what messages do with it: their code runs in a draft of it.
-            expect(panel.locator(".ak-kernel")).to_contain_text("draft", timeout=SLOW)
-            say(panel, "/model")
-            sheet = panel.get_by_role("dialog", name="Model")
-            expect(sheet.get_by_role("button", name="Download").first).to_be_visible(timeout=SLOW)
-            lab.picture("shell-model-light")
-            panel.get_by_role("button", name="Back to the conversation").click()
-            in_thread(lambda: choose(server, "tiny"))
-            open_panel(lab)
-            expect(panel.get_by_text("is not on this machine")).to_be_visible(timeout=SLOW)
-            narrow(lab)
-            lab.picture("shell-model-missing-narrow-light")
-            say(panel, "/settings")
-            rules = panel.get_by_role("dialog", name="Permissions")
-            expect(rules).to_contain_text("Python in your kernelasks you", timeout=SLOW)
-            lab.picture("shell-settings-narrow-light")
-    finally:
-        server.sweep()
+    with server, browser(path, server.url, TOKEN) as lab:
+        panel = open_panel(lab)
+        say(panel, "hello")
+        expect(panel.get_by_role("log")).to_contain_text("An answer.", timeout=SLOW)
+        shut_down_kernel(lab)
+        expect(panel.locator(".ak-kernel")).to_contain_text("no kernel", timeout=SLOW)
+        expect(panel.get_by_text("This notebook has no kernel")).to_be_visible(timeout=SLOW)
+        expect(panel.get_by_role("log")).to_contain_text("An answer.", timeout=SLOW)
+        lab.picture("shell-no-kernel-light")
+        panel.get_by_role("button", name="Start a kernel").click()
+        # An idle kernel is named by what messages do with it: their code runs in a draft of it.
+        expect(panel.locator(".ak-kernel")).to_contain_text("draft", timeout=SLOW)
+        say(panel, "/model")
+        sheet = panel.get_by_role("dialog", name="Model")
+        expect(sheet.get_by_role("button", name="Download").first).to_be_visible(timeout=SLOW)
+        lab.picture("shell-model-light")
+        panel.get_by_role("button", name="Back to the conversation").click()
+        in_thread(lambda: choose(server, "tiny"))
+        open_panel(lab)
+        expect(panel.get_by_text("is not on this machine")).to_be_visible(timeout=SLOW)
+        narrow(lab)
+        lab.picture("shell-model-missing-narrow-light")
+        say(panel, "/settings")
+        rules = panel.get_by_role("dialog", name="Permissions")
+        expect(rules).to_contain_text("Python in your kernelasks you", timeout=SLOW)
+        lab.picture("shell-settings-narrow-light")
 
 
 def in_thread(work: Callable[[], Coroutine[Any, Any, Any]]) -> None:

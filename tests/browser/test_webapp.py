@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.browser.lab import FLAGS, SLOW_MS
 from tests.browser.panel import PNG
 from tests.browser.watch import Watch
 from tests.conftest import chromium
+from tests.narrowing import not_none
 from tests.served import Served
 
 pytestmark = pytest.mark.browser
@@ -39,21 +41,17 @@ WIDTHS = (280, 380, 1400)
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    one = Served(tmp_path / "served", SCRIPT, ("--base-url", "/team/"))
-    try:
+    with Served(tmp_path / "served", SCRIPT, ("--base-url", "/team/")) as one:
         yield one.start()
-    finally:
-        one.sweep()
 
 
 @pytest.fixture
 def chrome() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), headless=True, args=list(FLAGS))
-        try:
-            yield browser
-        finally:
-            browser.close()
+    with (
+        sync_playwright() as playwright,
+        closing(playwright.chromium.launch(executable_path=chromium(), headless=True, args=list(FLAGS))) as browser,
+    ):
+        yield browser
 
 
 @contextlib.contextmanager
@@ -70,11 +68,9 @@ def open_page(chrome: Browser, served: Served, **how: Any) -> Iterator[tuple[Pag
 
     page.on("console", hear)
     page.on("pageerror", lambda error: wrong.append(str(error)))
-    try:
+    with closing(context):
         page.goto(str(served.started["page_url"]))
         yield page, wrong
-    finally:
-        context.close()
 
 
 def log_in(page: Page, token: str) -> Locator:
@@ -135,12 +131,9 @@ def test_a_person_logs_in_asks_and_finds_the_conversation_again(chrome: Browser,
             page.set_viewport_size({"width": width, "height": 720})
             assert width_of_content(page) == width
             for chip in page.locator(".ak-header .ak-chip").all():
-                box = chip.bounding_box()
-                assert box is not None
+                box = not_none(chip.bounding_box())
                 assert (box["x"] + box["width"] < width, box["height"] < 30) == (True, True), chip.inner_text()
-            column = page.locator(".ak-turn").first.bounding_box()
-            assert column is not None
-            assert column["width"] <= 900
+            assert not_none(page.locator(".ak-turn").first.bounding_box())["width"] <= 900
         page.get_by_label("Message to the agent").fill("a secret draft")
         page.get_by_role("button", name="Menu").click()
         page.get_by_role("menuitem", name="Log out").click()

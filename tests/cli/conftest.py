@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,11 +44,8 @@ class Command:
         """Run ``work`` on the session store in the data directory, as a server would."""
 
         async def done() -> T:
-            store = SqliteStore(self.data / "sessions.db")
-            try:
+            async with aclosing(SqliteStore(self.data / "sessions.db")) as store:
                 return await work(store)
-            finally:
-                await store.aclose()
 
         return asyncio.run(done())
 

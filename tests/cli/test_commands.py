@@ -217,13 +217,6 @@ def test_a_cache_can_be_named(shell: Shell, tmp_path: Path) -> None:
     assert not shell.cache.exists()
 
 
-def test_the_command_alone_shows_its_help(shell: Shell) -> None:
-    shown = shell.run()
-    assert shown.returncode == 0
-    assert shown.stdout.startswith("usage: agent-kernel")
-    assert "ask" in shown.stdout
-
-
 @pytest.mark.parametrize("arguments", [["model"], ["model", "dance"], ["model", "pull", "--nonsense"]])
 def test_wrong_usage_ends_with_2(shell: Shell, arguments: Sequence[str]) -> None:
     failed = shell.run(*arguments)

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+from tests.narrowing import not_none
+
 PLAY = """
 import ctypes, fcntl, os, signal, subprocess, sys, termios, time
 from agent_kernel.cli import container_init
@@ -65,8 +67,7 @@ def test_orphans_are_ended_properly_and_the_status_is_that_of_the_work() -> None
 
 def test_a_signal_is_handed_on() -> None:
     with play(WAITS) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert not_none(process.stdout).readline() == "ready\n"
         time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 5
@@ -82,8 +83,7 @@ def test_ctrl_c_in_a_terminal_interrupts_the_work_once() -> None:
     terminal, other = pty.openpty()
     command = [sys.executable, "-c", PLAY.format(work=COUNTS)]
     with subprocess.Popen(command, stdin=other, stdout=subprocess.PIPE, start_new_session=True, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert not_none(process.stdout).readline() == "ready\n"
         os.write(terminal, b"\x03")
         assert process.wait(30) == 41
     os.close(terminal)

@@ -7,7 +7,7 @@ import json
 import shutil
 import sqlite3
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import aclosing, closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,11 +37,8 @@ def target(tmp_path: Path) -> Path:
 
 def on(target: Path, work: Callable[[SqliteStore], Awaitable[T]]) -> T:
     async def done() -> T:
-        store = SqliteStore(target)
-        try:
+        async with aclosing(SqliteStore(target)) as store:
             return await work(store)
-        finally:
-            await store.aclose()
 
     return asyncio.run(done())
 

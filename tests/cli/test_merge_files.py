@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -22,15 +23,12 @@ NAME = "a.agent.json"
 
 
 async def document(*turns: str) -> bytes:
-    store = MemoryStore()
-    try:
+    async with aclosing(MemoryStore()) as store:
         for turn in turns:
             await store.add_turn(Turn(turn, KEY), [user(turn), assistant(f"to {turn}")])
         whole = await read_snapshot(store, KEY)
         assert whole is not None
         return export(whole).document
-    finally:
-        await store.aclose()
 
 
 async def test_git_merges_two_branches_of_a_repository_into_one_session(tmp_path: Path) -> None:

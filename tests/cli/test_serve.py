@@ -23,6 +23,7 @@ import openai
 import pytest
 
 from agent_kernel.core.settings import SHARED_SERVER_LIMITS
+from tests.narrowing import not_none
 from tests.served import Served, ended
 from tests.server import PLAIN, AgentServer, Json, followed, start_turn, text_of
 
@@ -54,11 +55,8 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    one = Served(tmp_path_factory.mktemp("served"), SCRIPT)
-    try:
+    with Served(tmp_path_factory.mktemp("served"), SCRIPT) as one:
         yield one.start()
-    finally:
-        one.sweep()
 
 
 def openai_client(served: Served) -> openai.OpenAI:
@@ -131,8 +129,7 @@ def test_a_token_is_made_once_kept_for_its_owner_and_told_nowhere(serve: Serve) 
         assert client.get("/v1/models").status_code == 200
         assert client.get("/v1/models", params={"token": token}).status_code == 200
         client.post("/v1/chat/completions", json={"model": "none", "messages": messages_of("x")})
-    assert first.process is not None
-    assert token.encode() not in Path(f"/proc/{first.process.pid}/cmdline").read_bytes()
+    assert token.encode() not in Path(f"/proc/{not_none(first.process).pid}/cmdline").read_bytes()
     assert first.stop() == 0
     assert token.encode() not in first.everything()
     again = serve("--data-dir", "data", env={"AGENT_KERNEL_DATA_DIR": "other"}).start()
@@ -194,8 +191,7 @@ def test_in_a_terminal_it_prints_a_link_that_logs_in_one_browser(serve: Serve) -
     try:
         served.begin(stdout=inside, as_json=False)
         os.close(inside)  # so that reading ends if the server does
-        url = re.search(r"in a browser (\S+)", read_terminal(terminal, "stop  "))
-        assert url is not None
+        url = not_none(re.search(r"in a browser (\S+)", read_terminal(terminal, "stop  ")))
         assert (served.directory / "data" / "serve-token").read_text().strip() not in url[1]
         origin = url[1].partition("?")[0]
         with httpx.Client(base_url=origin, **PLAIN) as browser, httpx.Client(base_url=origin, **PLAIN) as late:
@@ -388,8 +384,7 @@ def test_turns_may_end_meanwhile_and_no_other_begins(serve: Serve) -> None:
 def test_a_second_signal_does_not_wait_for_turns_and_saves_them_all_the_same(serve: Serve) -> None:
     served = serve("--drain", "60").start()
     (reader,) = reading(served, "slow", 1)
-    assert served.process is not None
-    served.process.send_signal(signal.SIGINT)
+    not_none(served.process).send_signal(signal.SIGINT)
     served.until_logged("1 turn is running")
     assert served.stop(signal.SIGINT) == 0
     reader.join(30)
@@ -400,8 +395,7 @@ def test_a_second_signal_does_not_wait_for_turns_and_saves_them_all_the_same(ser
 def test_a_third_signal_waits_for_nothing(serve: Serve) -> None:
     served = serve("--drain", "60").start()
     reading(served, "slow", 1)
-    process = served.process
-    assert process is not None
+    process = not_none(served.process)
     os.kill(process.pid, signal.SIGSTOP)  # so that all three are there when it looks
     for _ in range(3):
         os.kill(process.pid, signal.SIGINT)
@@ -467,12 +461,10 @@ async def test_a_persons_own_server_uses_it_as_its_engine_and_keeps_the_conversa
         tmp_path / "own", [], {"engine": "hub", "engines": engines}, env={"HUB_TOKEN": made.stdout.strip()}
     )
     own.directory.mkdir()
-    try:
+    with own:
         await own.start()
         async with own.client() as client:
             events = await followed(client, (await start_turn(client, "six times seven"))["turn"])
-    finally:
-        own.sweep()
     assert text_of(events) == "It is 42."
     (result,) = [event["data"]["text"] for event in events if event["type"] == "call.finished"]
     assert "42" in result

@@ -42,6 +42,7 @@ from agent_kernel.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from tests.narrowing import instance_of, not_none
 from tests.scripted import call, python
 from tests.server import TOKEN, AgentServer
 
@@ -170,8 +171,7 @@ async def test_who_leaves_it_running_can_come_back_for_the_rest(client: Client) 
     assert [event.seq for event in (*seen, *rest)] == list(range(1, rest[-1].seq + 1))
     text = "".join(event.body.text for event in (*seen, *rest) if isinstance(event.body, TextDelta))
     assert text == "word " * 40
-    assert isinstance(rest[-1].body, TurnFinished)
-    assert rest[-1].body.state == "committed"
+    assert instance_of(TurnFinished, rest[-1].body).state == "committed"
 
 
 async def test_streams_that_are_left_leave_no_task_behind(client: Client) -> None:
@@ -561,8 +561,7 @@ async def test_a_fork_has_the_first_turns(client: Client) -> None:
 
 async def test_a_session_goes_out_and_comes_in_again(client: Client) -> None:
     session = (await client.run("hello there")).session
-    document = await client.export_session(session)
-    assert document is not None
+    document = not_none(await client.export_session(session))
     come = await client.sessions.import_document(document)
     assert come.id != session
     assert [line.message for line in await client.sessions.items(come.id)] == [
@@ -647,15 +646,13 @@ def test_a_token_is_in_no_repr() -> None:
 
 
 async def test_files_are_values_that_can_be_compared(client: Client) -> None:
-    file = await client.files.upload(InputFile.from_text("x", "same.txt"))
-    assert isinstance(file, File)
+    file = instance_of(File, await client.files.upload(InputFile.from_text("x", "same.txt")))
     assert await client.files.get(file.id) == file
 
 
 async def test_a_session_of_a_given_id_is_replaced_by_what_was_exported(client: Client) -> None:
     """As mistral.rs's SDK does; also with what mistral.rs wrote."""
-    document = await client.export_session((await client.run("a whale and hello")).session)
-    assert document is not None
+    document = not_none(await client.export_session((await client.run("a whale and hello")).session))
     for _ in range(2):
         await client.import_session("given-id", document)
         said = [line.message.text for line in await client.sessions.items("given-id")]

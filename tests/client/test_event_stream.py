@@ -21,6 +21,7 @@ from agent_kernel.core.events import CallFinished, CallStarted, Event, EventNumb
 from agent_kernel.core.wire.turn_follower import TurnFollower
 from tests.client.conftest import Serve
 from tests.client.failing import answer
+from tests.narrowing import instance_of
 from tests.relay import Relay
 from tests.server import TOKEN, AgentServer
 from tests.tcp_server import tcp_server
@@ -165,9 +166,7 @@ async def test_what_was_kept_when_the_server_was_killed_is_told_without_a_word_t
     assert "Second.".startswith(text_of(events).removeprefix("First. "))
     assert [type(event.body) for event in events].count(CallStarted) == 1
     assert [type(event.body) for event in events].count(CallFinished) == 1
-    end = events[-1].body
-    assert isinstance(end, TurnFinished)
-    assert end.state == "interrupted"
+    assert instance_of(TurnFinished, events[-1].body).state == "interrupted"
 
 
 async def test_a_server_that_is_stopped_in_order_says_how_the_turn_ended(server: AgentServer) -> None:
@@ -180,9 +179,7 @@ async def test_a_server_that_is_stopped_in_order_says_how_the_turn_ended(server:
                     again = asyncio.create_task(stopped_and_started(server))
         await again
     assert SLOW.startswith(text_of(events))
-    end = events[-1].body
-    assert isinstance(end, TurnFinished)
-    assert end.state in ("cancelled", "interrupted")
+    assert instance_of(TurnFinished, events[-1].body).state in ("cancelled", "interrupted")
 
 
 async def stopped_and_started(server: AgentServer) -> None:

@@ -16,8 +16,7 @@ def test_a_text_that_came_along_is_all_there_is() -> None:
 
 
 def test_the_preview_of_a_long_text_is_cut_by_characters() -> None:
-    file = File.from_json({**FACTS, "bytes": 8196, "text": "é" * 4098})
-    assert file.preview == "é" * 4096
+    assert File.from_json({**FACTS, "bytes": 8196, "text": "é" * 4098}).preview == "é" * 4096
 
 
 def test_a_large_body_that_did_not_come_along_is_said_to_be_missing() -> None:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,102 +33,95 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 
 
-def client_of(server: AgentServer) -> SyncClient:
-    return SyncClient(server.url, token=TOKEN)
+@pytest.fixture
+def client(server: AgentServer) -> Iterator[SyncClient]:
+    with SyncClient(server.url, token=TOKEN) as client:
+        yield client
 
 
-def test_it_runs_streams_and_keeps_sessions_without_any_loop(server: AgentServer, tmp_path: Path) -> None:
-    with client_of(server) as client:
-        result = client.run("hello")
-        events = list(client.stream("slow", session=result.session))
-        assert result.text == "Hello."
-        assert "".join(event.body.text for event in events if isinstance(event.body, TextDelta)) == "word " * 40
-        assert isinstance(events[-1].body, TurnFinished)
-        assert client.sessions.get(result.session).turns == 2
-        with pytest.raises(SessionNotFound):
-            client.sessions.get("nowhere")
+def test_it_runs_streams_and_keeps_sessions_without_any_loop(client: SyncClient, tmp_path: Path) -> None:
+    result = client.run("hello")
+    events = list(client.stream("slow", session=result.session))
+    assert result.text == "Hello."
+    assert "".join(event.body.text for event in events if isinstance(event.body, TextDelta)) == "word " * 40
+    assert isinstance(events[-1].body, TurnFinished)
+    assert client.sessions.get(result.session).turns == 2
+    with pytest.raises(SessionNotFound):
+        client.sessions.get("nowhere")
 
 
-def test_objects_that_come_back_are_bridged_too(server: AgentServer, tmp_path: Path) -> None:
+def test_objects_that_come_back_are_bridged_too(client: SyncClient, tmp_path: Path) -> None:
     path = tmp_path / "in.txt"
     path.write_text("hello")
-    with client_of(server) as client:
-        file = client.files.upload(path)
-        assert file.read() == b"hello"
-        assert client.files.list()[0].save(tmp_path / "copy.txt").read_text() == "hello"
-        result = client.run("hello", files=[file])
-        assert [one.id for one in client.files.list(result.session)] == [file.id]
+    file = client.files.upload(path)
+    assert file.read() == b"hello"
+    assert client.files.list()[0].save(tmp_path / "copy.txt").read_text() == "hello"
+    result = client.run("hello", files=[file])
+    assert [one.id for one in client.files.list(result.session)] == [file.id]
 
 
-def test_a_turn_that_is_left_is_stopped(server: AgentServer) -> None:
-    with client_of(server) as client:
-        with client.stream("hang") as turn:
-            for event in turn:
-                if isinstance(event.body, TextDelta):
-                    break
-        assert client.follow(turn.id).result().state == "cancelled"
-        assert "".join(client.stream("slow").texts()) == "word " * 40
+def test_a_turn_that_is_left_is_stopped(client: SyncClient) -> None:
+    with client.stream("hang") as turn:
+        for event in turn:
+            if isinstance(event.body, TextDelta):
+                break
+    assert client.follow(turn.id).result().state == "cancelled"
+    assert "".join(client.stream("slow").texts()) == "word " * 40
 
 
-async def test_it_works_inside_a_running_loop(server: AgentServer) -> None:
-    with client_of(server) as client:
-        assert client.run("hello").text == "Hello."
-        assert list(client.stream("hello").texts()) == ["Hello."]
+async def test_it_works_inside_a_running_loop(client: SyncClient) -> None:
+    assert client.run("hello").text == "Hello."
+    assert list(client.stream("hello").texts()) == ["Hello."]
 
 
-def test_many_threads_share_one_client(server: AgentServer) -> None:
+def test_many_threads_share_one_client(client: SyncClient) -> None:
     said: list[str] = []
-    with client_of(server) as client:
-        threads = [threading.Thread(target=lambda: said.append(client.run("hello").text)) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+    threads = [threading.Thread(target=lambda: said.append(client.run("hello").text)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert said == ["Hello."] * 8
 
 
-def test_callbacks_run_beside_the_thread_of_the_client_and_may_use_it(server: AgentServer) -> None:
-    with client_of(server) as client:
-        asked: list[str] = []
+def test_callbacks_run_beside_the_thread_of_the_client_and_may_use_it(client: SyncClient) -> None:
+    asked: list[str] = []
 
-        @tool(effects=True)
-        def where() -> str:
-            """Says where it runs, and asks the server something meanwhile."""
-            return f"{threading.current_thread().name}, {client.health()['status']}"
+    @tool(effects=True)
+    def where() -> str:
+        """Says where it runs, and asks the server something meanwhile."""
+        return f"{threading.current_thread().name}, {client.health()['status']}"
 
-        def approve(approval: ApprovalRequired) -> bool:
-            asked.append(client.health()["status"])
-            return True
+    def approve(approval: ApprovalRequired) -> bool:
+        asked.append(client.health()["status"])
+        return True
 
-        result = client.run("ask me", functions=[where], approve=approve)
-    assert result.calls[0].text == "tool where, ok"
+    assert client.run("ask me", functions=[where], approve=approve).calls[0].text == "tool where, ok"
     assert asked == ["ok"]
 
 
-def test_the_context_of_the_caller_is_that_of_its_callbacks(server: AgentServer) -> None:
+def test_the_context_of_the_caller_is_that_of_its_callbacks(client: SyncClient) -> None:
     """By it a notebook knows which cell a line is printed in."""
     import contextvars
 
     cell = contextvars.ContextVar("cell", default="none")
     cell.set("this one")
-    with client_of(server) as client:
-        assert client._bridge.run(lambda: _value_of(cell)) == "this one"
+    assert client._bridge.run(lambda: _value_of(cell)) == "this one"
 
 
 async def _value_of(variable: Any) -> Any:
     return variable.get()
 
 
-def test_a_closed_client_says_so(server: AgentServer) -> None:
-    client = client_of(server)
+def test_a_closed_client_says_so(client: SyncClient) -> None:
     client.close()
     client.close()
     with pytest.raises(Conflict, match="closed"):
         client.health()
 
 
-def test_a_call_that_waits_when_the_client_is_closed_says_so(server: AgentServer) -> None:
-    client, errors = client_of(server), list[BaseException]()
+def test_a_call_that_waits_when_the_client_is_closed_says_so(client: SyncClient) -> None:
+    errors = list[BaseException]()
 
     def wait() -> None:
         try:
@@ -170,10 +164,9 @@ def test_a_call_that_does_not_stop_in_time_does_not_leave_who_waits(monkeypatch:
     assert [type(error) for error in errors] == [Conflict]
 
 
-def test_its_surface_is_that_of_the_async_client(server: AgentServer) -> None:
-    with client_of(server) as client:
-        assert set(dir(client)) >= {name for name in dir(Client) if not name.startswith("_")}
-        assert inspect.getdoc(client.run) == inspect.getdoc(Client.run)
+def test_its_surface_is_that_of_the_async_client(client: SyncClient) -> None:
+    assert set(dir(client)) >= {name for name in dir(Client) if not name.startswith("_")}
+    assert inspect.getdoc(client.run) == inspect.getdoc(Client.run)
 
 
 PROGRAM = """

@@ -1,11 +1,8 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent_kernel.core.messages import (
     Media,
     Message,
-    Text,
     ToolCall,
     Usage,
     assistant,
@@ -13,26 +10,6 @@ from agent_kernel.core.messages import (
     tool_result,
     user,
 )
-
-texts = st.text(min_size=1, max_size=40)
-calls = st.builds(ToolCall, texts, texts, st.dictionaries(texts, st.integers() | texts | st.booleans(), max_size=3))
-media = st.builds(Media.of, st.sampled_from(["image/png", "text/html"]), st.binary(max_size=20))
-messages = st.builds(
-    Message,
-    role=st.sampled_from(["system", "user", "assistant", "tool"]),
-    parts=st.lists(st.builds(Text, texts) | media, max_size=1).map(tuple) | st.tuples(st.builds(Text, texts), media),
-    calls=st.lists(calls, max_size=2).map(tuple),
-    reasoning=st.text(max_size=10),
-    call_id=st.none() | texts,
-    name=st.none() | texts,
-    status=st.sampled_from([None, "success", "error", "denied", "timeout", "interrupted"]),
-    hidden=st.booleans(),
-)
-
-
-@given(messages)
-def test_a_message_survives_its_json_form(message: Message) -> None:
-    assert Message.from_json(message.to_json()) == message
 
 
 def test_media_are_named_by_hash_and_never_inlined() -> None:

@@ -28,6 +28,7 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from agent_kernel.engines.scripted import ScriptedEngine
 from tests.engines.openai_api.model_servers import ModelServer
 from tests.engines.openai_api.talk import text_of
+from tests.narrowing import instance_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 STORY = user("Tell a long story about a fox.")
@@ -82,9 +83,8 @@ async def test_waiting_is_told_before_anything_else(engine: Engine) -> None:
 
 
 async def test_usage_counts_what_was_read_and_written(engine: Engine) -> None:
-    end = (await ask_engine(engine, STORY))[-1]
+    end = instance_of(EndChunk, (await ask_engine(engine, STORY))[-1])
 
-    assert isinstance(end, EndChunk)
     assert end.usage.prompt_tokens > 0
     assert end.usage.completion_tokens > 0
     assert 0 < end.usage.first_token_s <= end.usage.seconds
@@ -109,9 +109,8 @@ async def test_closing_the_stream_stops_it_and_the_next_one_works(engine: Engine
 @pytest.mark.parametrize("engine", ["scripted", "local"], indirect=True)  # no server has to tell what it reused
 async def test_the_second_turn_reuses_the_first(engine: Engine) -> None:
     first = text_of(await ask_engine(engine, STORY))
-    end = (await ask_engine(engine, STORY, assistant(first), user("Go on.")))[-1]
+    end = instance_of(EndChunk, (await ask_engine(engine, STORY, assistant(first), user("Go on.")))[-1])
 
-    assert isinstance(end, EndChunk)
     assert 0 < end.usage.reused_tokens < end.usage.prompt_tokens
 
 

@@ -20,6 +20,7 @@ from agent_kernel.core.protocols import (
 )
 from agent_kernel.engines.local.infill import Filling, Gap
 from agent_kernel.engines.scripted import MAX_SESSIONS, ScriptedEngine
+from tests.narrowing import instance_of
 
 TOOL = ToolSpec("python", "", {}, kind="python.sandbox")
 
@@ -66,8 +67,7 @@ async def test_a_text_ends_before_the_first_stop_sequence_and_the_end_names_it(
     request = EngineRequest((user("hi"),), (TOOL,), Sampling(stop=stops))
     chunks = [chunk async for chunk in engine.stream(request)]
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == text
-    end = chunks[-1]
-    assert isinstance(end, EndChunk)
+    end = instance_of(EndChunk, chunks[-1])
     assert (end.stopped, end.reason) == (stopped, "stop" if stopped else "calls")
 
 
@@ -120,10 +120,8 @@ async def test_a_hanging_round_can_be_closed() -> None:
 
 async def test_tokens_are_words_and_the_common_beginning_counts_as_reused() -> None:
     engine = ScriptedEngine([{"text": "two words", "loop": True}])
-    first = (await play_round(engine, "a b c"))[-1]
-    second = (await play_round(engine, "a b x"))[-1]
-    assert isinstance(first, EndChunk)
-    assert isinstance(second, EndChunk)
+    first = instance_of(EndChunk, (await play_round(engine, "a b c"))[-1])
+    second = instance_of(EndChunk, (await play_round(engine, "a b x"))[-1])
     assert (first.usage.prompt_tokens, first.usage.completion_tokens, first.usage.reused_tokens) == (4, 2, 0)
     assert second.usage.reused_tokens == 3
 

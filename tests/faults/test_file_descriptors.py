@@ -15,8 +15,7 @@ LIMITED = ("bash", "-c", 'ulimit -n 64; exec "$0" "$@"')
 
 
 def test_connections_beyond_the_limit_are_refused_and_the_log_does_not_grow(tmp_path: Path) -> None:
-    server = Served(tmp_path / "serve", [{"text": "Hello.", "loop": True}]).start(command=LIMITED)
-    try:
+    with Served(tmp_path / "serve", [{"text": "Hello.", "loop": True}]).start(command=LIMITED) as server:
         with server.client() as client:
             assert client.get("/v1/sessions").status_code == 200
         port = urlsplit(server.url).port
@@ -29,8 +28,6 @@ def test_connections_beyond_the_limit_are_refused_and_the_log_does_not_grow(tmp_
             connection.close()
         with server.client() as client:
             assert any(is_answered(client) for _ in range(50))
-    finally:
-        server.sweep()
 
 
 def is_answered(client: httpx.Client) -> bool:

@@ -21,8 +21,7 @@ COUNT = "Write a very long story about a lighthouse keeper, a storm and a ship. 
 
 
 def model_workers(server: AgentServer) -> list[Process]:
-    assert server.process is not None
-    return [one for one in descendants(server.process.pid) if "engines/local/worker/bootstrap.py" in one.command]
+    return [one for one in descendants(server.pid) if "engines/local/worker/bootstrap.py" in one.command]
 
 
 def model_worker(server: AgentServer) -> Process:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -37,15 +38,12 @@ def make_read_only(disk: Path) -> None:
 
 
 async def test_conversations_on_a_read_only_disk_are_read_and_not_changed(backup: Path) -> None:
-    store = SqliteStore(backup / "sessions.db")
-    try:
+    async with aclosing(SqliteStore(backup / "sessions.db")) as store:
         _, items = await store.everything(KEY)
         assert [item.message.text for item in items] == ["hello", "Good day."]
         with pytest.raises(StoreError, match="readonly"):
             await store.rename(KEY, "other")
         assert await store.everything(KEY) == (await store.turns(KEY), items)
-    finally:
-        await store.aclose()
 
 
 @pytest.mark.parametrize(

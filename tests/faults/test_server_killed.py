@@ -24,8 +24,7 @@ async def test_a_turn_of_a_killed_server_is_found_interrupted_and_its_session_go
     async with server.client() as client:
         started = await start_turn(client, "work")
         await wait_for_event(client, started["turn"], "call.output")
-        assert server.process is not None
-        family = descendants(server.process.pid)
+        family = descendants(server.pid)
         await server.kill()
     assert await survivors(family, 10) == [], "the sandbox outlived its server"
     await server.start()

@@ -97,11 +97,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     engines.write_text(f'[work]\nurl = "{url}"\nmodel = "default"\napi_key_env = "WORK_API_KEY"\n')
     env = {"AGENT_KERNEL_ENGINES": str(engines), "WORK_API_KEY": TOKEN}
     traits = {"engine": "local", "tools": "agent", "cache_dir": str(Settings.from_env().cache_dir)}
-    made_server = AgentServer(directory, traits=traits, env=env)
-    try:
+    with AgentServer(directory, traits=traits, env=env) as made_server:
         yield asyncio.run(made_server.start(port))
-    finally:
-        made_server.sweep()
 
 
 def environment(server: AgentServer, path: Path, where: Path) -> tuple[dict[str, str], dict[str, str]]:

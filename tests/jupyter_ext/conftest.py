@@ -9,6 +9,7 @@ import httpx
 import openai
 import pytest
 
+from tests.page import Page, page
 from tests.server import TOKEN, AgentServer
 
 ServerFactory = Callable[..., Awaitable[AgentServer]]
@@ -42,15 +43,29 @@ HELLO = {"text": "Hello.", "loop": True}
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """One server for the tests of a module that do not stop it, with the module's SCRIPT and TRAITS. Without a SCRIPT,
-    prompts that contain ``hang``, ``slow``, ``fast`` or ``live`` (once) get those answers, others ``Hello.``
+    """One server for the tests of a module that do not stop it, with the module's SCRIPT, TRAITS, ENV and EXTENSIONS.
+    Without a SCRIPT, prompts that contain ``hang``, ``slow``, ``fast`` or ``live`` (once) get those answers, others
+    ``Hello.``
     """
     script = getattr(request.module, "SCRIPT", [HANG, SLOW, FAST, LIVE, HELLO])
-    server = AgentServer(tmp_path_factory.mktemp("server"), script, getattr(request.module, "TRAITS", {}))
-    try:
+    named = {name.lower(): getattr(request.module, name, None) for name in ("TRAITS", "ENV", "EXTENSIONS")}
+    options: dict[str, Any] = {name: value for name, value in named.items() if value}
+    with AgentServer(tmp_path_factory.mktemp("server"), script, **options) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
+
+
+@pytest.fixture
+async def api(server: AgentServer) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the server for paths like ``agent/v1/turns``."""
+    async with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+async def mine(server: AgentServer) -> AsyncIterator[Page]:
+    """A page of the user that is connected to the server."""
+    async with page(server) as connected:
+        yield connected
 
 
 @pytest.fixture(scope="module")

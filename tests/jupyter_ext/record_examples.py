@@ -157,10 +157,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         server = AgentServer(Path(directory) / "server", SCRIPT)
         server.directory.mkdir()
-        try:
+        with server:
             found = record(asyncio.run(prepare(server)))
-        finally:
-            server.sweep()
         text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False)
         EXAMPLES.write_text(anonymous(text, server) + "\n")
     names = {verb.id for verb in verbs(routes(), PREFIX)}

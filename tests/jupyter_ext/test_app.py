@@ -81,7 +81,7 @@ async def test_traits_win_over_variables_and_a_zero_counts(tmp_path: Path) -> No
     traits = {"namespace": "team", "max_tool_rounds": 0}
     server = AgentServer(tmp_path / "server", [HELLO], traits=traits, env=env)
     server.directory.mkdir()
-    try:
+    with server:
         await server.start()
         async with server.client() as client:
             assert (await client.get("agent/v1/binding")).json()["namespace"] == "team"
@@ -89,19 +89,15 @@ async def test_traits_win_over_variables_and_a_zero_counts(tmp_path: Path) -> No
             assert health["status"] == "ok"
             assert health["store"] == {"kind": "sqlite", "state": "ok"}
             assert health["engine"]["model"] == "scripted"
-    finally:
-        server.sweep()
 
 
 async def test_a_setting_that_makes_no_sense_is_told_and_leaves_the_server_up(tmp_path: Path) -> None:
     server = AgentServer(tmp_path / "server", [HELLO], traits={"permission": "perhaps"})
     server.directory.mkdir()
-    try:
+    with server:
         await server.start()
         async with server.client() as client:
             assert (await client.get("api/status")).status_code == 200
             assert (await client.get("agent/v1/health")).status_code == 404
         assert await server.stop() == 0
         assert "permission must be one of auto, ask, deny, not 'perhaps'" in server.log.read_text()
-    finally:
-        server.sweep()

@@ -5,16 +5,15 @@ stopped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.jupyter_ext.conftest import ServerFactory
-from tests.server import AgentServer, Json, followed, start_turn, wait_for_event
+from tests.server import Json, followed, start_turn, wait_for_event
 
-PROBES = ["tests.jupyter_ext.probe_tools"]
+EXTENSIONS = ["tests.jupyter_ext.probe_tools"]
 MCP = {"calls": [{"name": "probe_mcp", "arguments": {}}]}
 LIVE = {"calls": [{"name": "probe_python_live", "arguments": {}}]}
 WAITS = "approval.required"
@@ -33,18 +32,7 @@ SCRIPT = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    server = AgentServer(
-        tmp_path_factory.mktemp("server"),
-        SCRIPT,
-        traits={"approval_timeout_s": 5.0, "tools": "recall"},
-        extensions=PROBES,
-    )
-    try:
-        yield asyncio.run(server.start())
-    finally:
-        server.sweep()
+TRAITS = {"approval_timeout_s": 5.0, "tools": "recall"}
 
 
 async def start_and_wait_for_question(
@@ -65,111 +53,104 @@ async def result(client: httpx.AsyncClient, turn: Json) -> tuple[str, str]:
     return end["status"], end["text"]
 
 
-async def test_an_answer_counts_once_and_can_be_said_again(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn, question = await start_and_wait_for_question(client, "no")
-        first = await answer(client, question, decision="deny", message="not today")
-        assert (first.status_code, first.json()) == (
-            200,
-            {"status": "resolved", "decision": "deny", "remember": "once", "message": "not today"},
-        )
-        assert await result(client, turn) == ("denied", "This call did not run: denied: not today.")
-        again = await answer(client, question, decision="deny")
-        assert (again.status_code, again.json()) == (200, first.json())
-        other = await answer(client, question, decision="approve")
-        assert (other.status_code, other.json()["error"]["code"]) == (409, "conflict")
-        assert other.json()["error"]["details"] == {"decision": "deny", "remember": "once", "message": "not today"}
-        unknown = await client.post("agent/v1/agent/approvals/appr_0", json={"decision": "deny"})
-        assert (unknown.status_code, unknown.json()["status"]) == (404, "not_found")
-        found = (await client.get(f"agent/v1/agent/approvals/{question['approval']}")).json()
-        assert (found["outcome"], found["message"], found["turn"]) == ("deny", "not today", turn["turn"])
+async def test_an_answer_counts_once_and_can_be_said_again(api: httpx.AsyncClient) -> None:
+    turn, question = await start_and_wait_for_question(api, "no")
+    first = await answer(api, question, decision="deny", message="not today")
+    assert (first.status_code, first.json()) == (
+        200,
+        {"status": "resolved", "decision": "deny", "remember": "once", "message": "not today"},
+    )
+    assert await result(api, turn) == ("denied", "This call did not run: denied: not today.")
+    again = await answer(api, question, decision="deny")
+    assert (again.status_code, again.json()) == (200, first.json())
+    other = await answer(api, question, decision="approve")
+    assert (other.status_code, other.json()["error"]["code"]) == (409, "conflict")
+    assert other.json()["error"]["details"] == {"decision": "deny", "remember": "once", "message": "not today"}
+    unknown = await api.post("agent/v1/agent/approvals/appr_0", json={"decision": "deny"})
+    assert (unknown.status_code, unknown.json()["status"]) == (404, "not_found")
+    found = (await api.get(f"agent/v1/agent/approvals/{question['approval']}")).json()
+    assert (found["outcome"], found["message"], found["turn"]) == ("deny", "not today", turn["turn"])
 
 
-async def test_who_saw_something_else_does_not_decide(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn, question = await start_and_wait_for_question(client, "shown")
-        wrong = await answer(client, question, decision="approve", shown="0" * 64)
-        assert (wrong.status_code, "a different call" in wrong.json()["error"]["message"]) == (409, True)
-        assert (await answer(client, question, decision="approve", shown=question["shown"])).status_code == 200
-        assert await result(client, turn) == ("success", "it ran")
+async def test_who_saw_something_else_does_not_decide(api: httpx.AsyncClient) -> None:
+    turn, question = await start_and_wait_for_question(api, "shown")
+    wrong = await answer(api, question, decision="approve", shown="0" * 64)
+    assert (wrong.status_code, "a different call" in wrong.json()["error"]["message"]) == (409, True)
+    assert (await answer(api, question, decision="approve", shown=question["shown"])).status_code == 200
+    assert await result(api, turn) == ("success", "it ran")
 
 
-async def test_a_person_edits_the_code_and_exactly_that_runs(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn, question = await start_and_wait_for_question(client, "edited")
-        assert (question["editable"], question["code"]) == ("code", "drop()")
-        hidden = await answer(client, question, decision="approve", edited="keep()\u202e")
-        assert (hidden.status_code, "U+202E" in hidden.json()["error"]["message"]) == (400, True)
-        longer = await answer(client, question, decision="approve", edited="keep()", remember="session")
-        assert longer.status_code == 400
-        elsewhere = {"decision": "approve", "edited": "keep()", "shown": "0" * 64}
-        assert (await answer(client, question, **elsewhere)).status_code == 409
-        for _ in range(2):
-            reply = await answer(client, question, decision="approve", edited="keep()", shown=question["shown"])
-            assert reply.status_code == 200
-        status, text = await result(client, turn)
-        assert (status, text.endswith("it ran keep()")) == ("success", True)
-        assert "The person changed your text" in text
-        assert (await answer(client, question, decision="approve")).status_code == 409
-        [stored] = (await client.get(f"agent/v1/sessions/{turn['session']}/turns")).json()["turns"]
-        [resolved] = [event["data"] for event in stored["events"] if event["type"] == "approval.resolved"]
-        assert resolved["edited"] == "keep()"
+async def test_a_person_edits_the_code_and_exactly_that_runs(api: httpx.AsyncClient) -> None:
+    turn, question = await start_and_wait_for_question(api, "edited")
+    assert (question["editable"], question["code"]) == ("code", "drop()")
+    hidden = await answer(api, question, decision="approve", edited="keep()\u202e")
+    assert (hidden.status_code, "U+202E" in hidden.json()["error"]["message"]) == (400, True)
+    longer = await answer(api, question, decision="approve", edited="keep()", remember="session")
+    assert longer.status_code == 400
+    elsewhere = {"decision": "approve", "edited": "keep()", "shown": "0" * 64}
+    assert (await answer(api, question, **elsewhere)).status_code == 409
+    for _ in range(2):
+        reply = await answer(api, question, decision="approve", edited="keep()", shown=question["shown"])
+        assert reply.status_code == 200
+    status, text = await result(api, turn)
+    assert (status, text.endswith("it ran keep()")) == ("success", True)
+    assert "The person changed your text" in text
+    assert (await answer(api, question, decision="approve")).status_code == 409
+    [stored] = (await api.get(f"agent/v1/sessions/{turn['session']}/turns")).json()["turns"]
+    [resolved] = [event["data"] for event in stored["events"] if event["type"] == "approval.resolved"]
+    assert resolved["edited"] == "keep()"
 
 
-async def test_what_waits_is_listed_as_its_event_shows_it(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn, question = await start_and_wait_for_question(client, "listed")
-        [listed] = (await client.get("agent/v1/agent/approvals")).json()["approvals"]
-        assert {name: listed[name] for name in question} == question
-        assert (listed["turn"], listed["session"]) == (turn["turn"], turn["session"])
-        await answer(client, question, decision="approve")
-        await followed(client, turn["turn"])
-        assert (await client.get("agent/v1/agent/approvals")).json() == {"approvals": []}
+async def test_what_waits_is_listed_as_its_event_shows_it(api: httpx.AsyncClient) -> None:
+    turn, question = await start_and_wait_for_question(api, "listed")
+    [listed] = (await api.get("agent/v1/agent/approvals")).json()["approvals"]
+    assert {name: listed[name] for name in question} == question
+    assert (listed["turn"], listed["session"]) == (turn["turn"], turn["session"])
+    await answer(api, question, decision="approve")
+    await followed(api, turn["turn"])
+    assert (await api.get("agent/v1/agent/approvals")).json() == {"approvals": []}
 
 
-async def test_a_yes_for_the_session_holds_in_it_until_it_is_taken_back(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn, question = await start_and_wait_for_question(client, "for good")
-        await answer(client, question, decision="approve", remember="session")
-        assert await result(client, turn) == ("success", "it ran")
-        path = f"agent/v1/sessions/{turn['session']}/permissions"
-        told = (await client.get(path)).json()
-        assert [(grant["kind"], grant["tool"], grant["decision"]) for grant in told["grants"]] == [
-            ("mcp", "probe_mcp", "approve")
-        ]
-        assert told["policy"]["mcp"] == {"permission": "ask", "because": "the defaults", "firm": False}
-        free = await start_turn(client, "later", session=turn["session"])
-        assert await result(client, free) == ("success", "it ran")
-        assert (await client.delete(path, params={"kind": "web"})).json() == {"revoked": 0}
-        assert (await client.delete(path)).json() == {"revoked": 1}
-        exported = await client.get(f"agent/v1/sessions/{turn['session']}/export")
-        assert "probe_mcp" in exported.text
-        assert "grants" not in exported.text
+async def test_a_yes_for_the_session_holds_in_it_until_it_is_taken_back(api: httpx.AsyncClient) -> None:
+    turn, question = await start_and_wait_for_question(api, "for good")
+    await answer(api, question, decision="approve", remember="session")
+    assert await result(api, turn) == ("success", "it ran")
+    path = f"agent/v1/sessions/{turn['session']}/permissions"
+    told = (await api.get(path)).json()
+    assert [(grant["kind"], grant["tool"], grant["decision"]) for grant in told["grants"]] == [
+        ("mcp", "probe_mcp", "approve")
+    ]
+    assert told["policy"]["mcp"] == {"permission": "ask", "because": "the defaults", "firm": False}
+    free = await start_turn(api, "later", session=turn["session"])
+    assert await result(api, free) == ("success", "it ran")
+    assert (await api.delete(path, params={"kind": "web"})).json() == {"revoked": 0}
+    assert (await api.delete(path)).json() == {"revoked": 1}
+    exported = await api.get(f"agent/v1/sessions/{turn['session']}/export")
+    assert "probe_mcp" in exported.text
+    assert "grants" not in exported.text
 
 
-async def test_a_body_as_mistral_rs_takes_it_is_understood(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn, question = await start_and_wait_for_question(client, "mistral")
-        reply = await answer(client, question, decision="approve", remember_for_session=True, message="go")
-        assert (reply.status_code, reply.json()["status"], reply.json()["remember"]) == (200, "resolved", "session")
-        assert (await answer(client, question, decision="maybe")).status_code == 400
-        await client.delete(f"agent/v1/sessions/{turn['session']}/permissions")
+async def test_a_body_as_mistral_rs_takes_it_is_understood(api: httpx.AsyncClient) -> None:
+    turn, question = await start_and_wait_for_question(api, "mistral")
+    reply = await answer(api, question, decision="approve", remember_for_session=True, message="go")
+    assert (reply.status_code, reply.json()["status"], reply.json()["remember"]) == (200, "resolved", "session")
+    assert (await answer(api, question, decision="maybe")).status_code == 400
+    await api.delete(f"agent/v1/sessions/{turn['session']}/permissions")
 
 
-async def test_a_client_without_a_person_is_waited_for_so_long_and_no_longer(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn, question = await start_and_wait_for_question(client, "silence", "mcp")
-        [waiting] = (await client.get("agent/v1/agent/approvals")).json()["approvals"]
-        assert question["until"] == pytest.approx(waiting["asked"] + 5.0, abs=0.01)
-        assert await result(client, turn) == ("denied", "This call did not run: denied: nobody answered within 5 s.")
-        late = await answer(client, question, decision="approve")
-        assert (late.status_code, "nobody answered" in late.json()["error"]["message"]) == (409, True)
+async def test_a_client_without_a_person_is_waited_for_so_long_and_no_longer(api: httpx.AsyncClient) -> None:
+    turn, question = await start_and_wait_for_question(api, "silence", "mcp")
+    [waiting] = (await api.get("agent/v1/agent/approvals")).json()["approvals"]
+    assert question["until"] == pytest.approx(waiting["asked"] + 5.0, abs=0.01)
+    assert await result(api, turn) == ("denied", "This call did not run: denied: nobody answered within 5 s.")
+    late = await answer(api, question, decision="approve")
+    assert (late.status_code, "nobody answered" in late.json()["error"]["message"]) == (409, True)
 
 
 async def test_a_kernel_answers_for_one_call_and_takes_back_what_was_allowed_but_nothing_that_was_denied(
     agent_server: ServerFactory,
 ) -> None:
-    server = await agent_server([*words("one", "two", **MCP)], traits={"tools": "recall"}, extensions=PROBES)
+    server = await agent_server([*words("one", "two", **MCP)], traits={"tools": "recall"}, extensions=EXTENSIONS)
     token = await server.kernel_token(await server.start_kernel("a.ipynb"))
     async with server.client() as user, server.kernel_client(token) as kernel:
         turn, question = await start_and_wait_for_question(kernel, "one")
@@ -197,7 +178,7 @@ async def test_what_waited_when_the_server_ended_is_told_and_what_was_granted_st
     agent_server: ServerFactory, end: str
 ) -> None:
     script = [*words("first", "second", **MCP), *words("third", **LIVE)]
-    server = await agent_server(script, traits={"tools": "recall"}, extensions=PROBES)
+    server = await agent_server(script, traits={"tools": "recall"}, extensions=EXTENSIONS)
     async with server.client() as client:
         turn, question = await start_and_wait_for_question(client, "first")
         await answer(client, question, decision="approve", remember="session")
@@ -220,7 +201,7 @@ async def test_what_waited_when_the_server_ended_is_told_and_what_was_granted_st
 
 async def test_a_person_who_left_answers_later(agent_server: ServerFactory) -> None:
     server = await agent_server(
-        [*words("wait", **MCP)], traits={"tools": "recall", "approval_timeout_s": 0.3}, extensions=PROBES
+        [*words("wait", **MCP)], traits={"tools": "recall", "approval_timeout_s": 0.3}, extensions=EXTENSIONS
     )
     async with server.client() as client:
         turn, question = await start_and_wait_for_question(client, "wait")

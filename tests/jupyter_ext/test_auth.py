@@ -146,11 +146,8 @@ SCRIPT: list[Json] = [
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    server = AgentServer(tmp_path_factory.mktemp("auth"), SCRIPT)
-    try:
+    with AgentServer(tmp_path_factory.mktemp("auth"), SCRIPT) as server:
         yield asyncio.run(prepare(server))
-    finally:
-        server.sweep()
 
 
 PERSON_ONLY = {"kernel": 403, "other kernel": 403}

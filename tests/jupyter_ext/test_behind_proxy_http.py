@@ -186,8 +186,7 @@ async def test_pages_of_the_allowed_origin_may_speak_and_read_others_may_not(beh
 async def test_a_server_without_a_login_obeys_no_other_page_and_no_other_name(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    server = AgentServer(tmp_path_factory.mktemp("open"), [HELLO], login="")
-    try:
+    with AgentServer(tmp_path_factory.mktemp("open"), [HELLO], login="") as server:
         await server.start()
         async with server.client(None) as client:
             rebound = {"Host": "elsewhere.example", "Origin": "http://elsewhere.example"}
@@ -197,5 +196,3 @@ async def test_a_server_without_a_login_obeys_no_other_page_and_no_other_name(
                     assert reply.status_code in (401, 403, 404), (path, headers)
             assert (await client.get("agent/v1/sessions", headers=rebound)).status_code == 403
             assert (await client.get("agent/v1/sessions")).json() == {"sessions": []}
-    finally:
-        server.sweep()

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from typing import Any
 
+import pytest
+
 from agent_kernel.core.session import UNLISTED
 from tests.server import AgentServer, Json
 
@@ -140,25 +142,16 @@ async def until_busy(server: AgentServer, session: str) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_named_session_that_is_busy_is_told(server: AgentServer) -> None:
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_a_named_session_that_is_busy_is_told(server: AgentServer, is_listed: bool) -> None:
+    session = "busy" if is_listed else (await ask(server, user("begin it")))["session_id"]
     async with held_answers(server), server.client() as client:
-        running = asyncio.create_task(ask(server, user("slowly"), session_id="busy"))
-        await until_busy(server, "busy")
-        body = {"model": "agent/default", "messages": [user("now")], "session_id": "busy"}
+        running = asyncio.create_task(ask(server, user("slowly"), session_id=session))
+        await until_busy(server, session)
+        body = {"model": "agent/default", "messages": [user("now")], "session_id": session}
         refused = await client.post("agent/v1/chat/completions", json=body)
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
-    await running
-
-
-async def test_an_unlisted_session_that_is_named_while_it_is_busy_is_told_too(server: AgentServer) -> None:
-    first = await ask(server, user("begin it"))
-    async with held_answers(server), server.client() as client:
-        running = asyncio.create_task(ask(server, user("slowly"), session_id=first["session_id"]))
-        await until_busy(server, first["session_id"])
-        body = {"model": "agent/default", "messages": [user("now")], "session_id": first["session_id"]}
-        refused = await client.post("agent/v1/chat/completions", json=body)
-    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "session_busy")
-    assert (await running)["session_id"] == first["session_id"]
+    assert (await running)["session_id"] == session
 
 
 async def test_two_that_continue_the_same_conversation_at_once_both_have_its_files(server: AgentServer) -> None:

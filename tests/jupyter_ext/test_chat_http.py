@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx
@@ -16,6 +14,7 @@ import openai
 import pytest
 from openai.types.chat import ChatCompletion
 
+from tests.http_server import Answer, http_server
 from tests.jupyter_ext.chat import Place, ask, extra, frames, said, stream, text_of
 from tests.server import TOKEN, AgentServer, Json
 
@@ -115,22 +114,12 @@ def test_a_picture_may_come_along(client: openai.OpenAI) -> None:
 def elsewhere() -> Iterator[str]:
     """The address of another server with a picture (``/a.png``) and a page (``/page``)."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            kind = {"/a.png": "image/png", "/page": "text/html"}.get(self.path)
-            self.send_response(200 if kind else 404)
-            self.send_header("Content-Type", kind or "text/plain")
-            self.end_headers()
-            self.wfile.write(b"\x89PNG")
+    def answer(path: str, body: bytes) -> Answer:
+        kind = {"/a.png": "image/png", "/page": "text/html"}.get(path)
+        return 200 if kind else 404, {"Content-Type": kind or "text/plain"}, b"\x89PNG"
 
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with http_server(answer) as url:
+        yield url
 
 
 def look(client: openai.OpenAI, url: str) -> ChatCompletion:

@@ -9,14 +9,13 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any, TypeAlias
 
 import anthropic
 import openai
 import pytest
 
+from tests.http_server import Answer, http_server
 from tests.server import TOKEN, AgentServer, Json
 
 SCHEMA: Json = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -68,21 +67,12 @@ def program() -> Iterator[tuple[str, Posts]]:
     """Another program on this machine that runs calls: its URL, and the bodies that it received."""
     posts: Posts = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            posts.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b'{"content": "sunny"}')
+    def answer(path: str, body: bytes) -> Answer:
+        posts.append(json.loads(body))
+        return 200, {}, b'{"content": "sunny"}'
 
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/tools", posts
-        server.shutdown()
-        thread.join()
+    with http_server(answer) as url:
+        yield f"{url}/tools", posts
 
 
 @pytest.fixture

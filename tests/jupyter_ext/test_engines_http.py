@@ -4,8 +4,6 @@ not choose.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,15 +20,8 @@ def traits(url: str) -> dict[str, Any]:
     return {"engines": servers}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    server = AgentServer(
-        tmp_path_factory.mktemp("engines"), [{"text": "own", "loop": True}], traits("http://127.0.0.1:9/v1")
-    )
-    try:
-        yield asyncio.run(server.start())
-    finally:
-        server.sweep()
+SCRIPT = [{"text": "own", "loop": True}]
+TRAITS = traits("http://127.0.0.1:9/v1")
 
 
 async def test_a_turn_can_name_its_engine_and_a_session_can_be_given_to_one(agent_server: ServerFactory) -> None:
@@ -76,8 +67,7 @@ async def test_a_notebook_may_choose_what_the_configuration_names_and_no_url(ser
         assert (current["name"], current["local"], current["host"]) == ("far", False, "models.example.com")
         refused = await kernel.post("agent/v1/turns", json={"prompt": "x", "model": FAR})
         assert refused.status_code == 403
-        asked = await kernel.put("agent/v1/engine", json={"model": FAR})
-        assert asked.status_code == 202
+        assert (await kernel.put("agent/v1/engine", json={"model": FAR})).status_code == 202
         assert (await kernel.get("agent/v1/binding")).json()["model"]["name"] == "far"
 
 
@@ -132,8 +122,7 @@ async def test_a_choice_that_left_the_configuration_is_told_and_not_replaced(age
 
 
 async def test_a_server_that_keeps_conversations_here_refuses_a_person_too(agent_server: ServerFactory) -> None:
-    server = await agent_server(traits={**traits("http://127.0.0.1:9/v1"), "local_only": True})
-    async with server.client() as client:
+    async with (await agent_server(traits={**traits("http://127.0.0.1:9/v1"), "local_only": True})).client() as client:
         assert (await client.post("agent/v1/turns", json={"prompt": "x", "model": "far"})).status_code == 403
         assert (await client.post("agent/v1/turns", json={"prompt": "x", "model": FAR})).status_code == 403
 

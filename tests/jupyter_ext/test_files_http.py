@@ -71,21 +71,20 @@ async def test_a_file_is_brought_described_read_and_removed(server: AgentServer)
     assert incoming_files(server) == []
 
 
-async def test_parts_of_a_file_are_sent_as_asked_for(server: AgentServer) -> None:
-    async with server.client() as client:
-        data = os.urandom(1 << 20)
-        at = f"agent/v1/files/{(await send_file(client, data, 'a.bin')).json()['id']}/content"
-        whole = await client.get(at)
-        assert whole.content == data
-        part = await client.get(at, headers={"Range": "bytes=100-70000"})
-        assert (part.status_code, part.content) == (206, data[100:70001])
-        assert part.headers["Content-Range"] == f"bytes 100-70000/{len(data)}"
-        stale = await client.get(at, headers={"Range": "bytes=100-", "If-Range": '"other"'})
-        assert (stale.status_code, len(stale.content)) == (200, len(data))
-        beyond = await client.get(at, headers={"Range": f"bytes={len(data)}-"})
-        assert (beyond.status_code, beyond.headers["Content-Range"]) == (416, f"bytes */{len(data)}")
-        same = await client.get(at, headers={"If-None-Match": whole.headers["ETag"]})
-        assert (same.status_code, same.content) == (304, b"")
+async def test_parts_of_a_file_are_sent_as_asked_for(api: httpx.AsyncClient) -> None:
+    data = os.urandom(1 << 20)
+    at = f"agent/v1/files/{(await send_file(api, data, 'a.bin')).json()['id']}/content"
+    whole = await api.get(at)
+    assert whole.content == data
+    part = await api.get(at, headers={"Range": "bytes=100-70000"})
+    assert (part.status_code, part.content) == (206, data[100:70001])
+    assert part.headers["Content-Range"] == f"bytes 100-70000/{len(data)}"
+    stale = await api.get(at, headers={"Range": "bytes=100-", "If-Range": '"other"'})
+    assert (stale.status_code, len(stale.content)) == (200, len(data))
+    beyond = await api.get(at, headers={"Range": f"bytes={len(data)}-"})
+    assert (beyond.status_code, beyond.headers["Content-Range"]) == (416, f"bytes */{len(data)}")
+    same = await api.get(at, headers={"If-None-Match": whole.headers["ETag"]})
+    assert (same.status_code, same.content) == (304, b"")
 
 
 async def test_what_is_wrong_with_an_upload_is_said_and_leaves_nothing(agent_server: ServerFactory) -> None:
@@ -127,39 +126,36 @@ async def test_a_client_that_leaves_in_the_middle_leaves_nothing(server: AgentSe
     await until(lambda: not incoming_files(server), 20)
 
 
-async def test_a_notebook_sees_files_of_its_own_sessions_only(server: AgentServer) -> None:
+async def test_a_notebook_sees_files_of_its_own_sessions_only(server: AgentServer, api: httpx.AsyncClient) -> None:
     token = await server.kernel_token(await server.start_kernel("files.ipynb"))
-    async with server.client() as client:
-        theirs = (await send_file(client, session="a user's files")).json()
-        async with server.kernel_client(token) as kernel:
-            mine = (await send_file(kernel, b"mine")).json()
-            assert await file_ids(kernel) == [mine["id"]]
-            assert (await kernel.get(f"agent/v1/files/{theirs['id']}")).status_code == 404
-            assert (await kernel.get(f"agent/v1/files/{mine['id']}/content")).content == b"mine"
-            assert (await send_file(kernel, session="a user's files")).status_code == 403
-            refused = await kernel.post("agent/v1/turns", json={"prompt": "read", "inputs": [theirs["id"]]})
-            assert (refused.status_code, refused.json()["error"]["code"]) == (404, "file_not_found")
-        assert {theirs["id"], mine["id"]} <= set(await file_ids(client))
+    theirs = (await send_file(api, session="a user's files")).json()
+    async with server.kernel_client(token) as kernel:
+        mine = (await send_file(kernel, b"mine")).json()
+        assert await file_ids(kernel) == [mine["id"]]
+        assert (await kernel.get(f"agent/v1/files/{theirs['id']}")).status_code == 404
+        assert (await kernel.get(f"agent/v1/files/{mine['id']}/content")).content == b"mine"
+        assert (await send_file(kernel, session="a user's files")).status_code == 403
+        refused = await kernel.post("agent/v1/turns", json={"prompt": "read", "inputs": [theirs["id"]]})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "file_not_found")
+    assert {theirs["id"], mine["id"]} <= set(await file_ids(api))
 
 
-async def test_a_file_without_a_session_is_attached_to_the_turn_that_names_it(server: AgentServer) -> None:
-    async with server.client() as client:
-        file = (await send_file(client)).json()
-        assert file["session"] == "uploads"
-        turn = await start_turn(client, "look", session="with inputs", inputs=[file["id"]])
-        await followed(client, turn["turn"])
-        assert await file_ids(client, session="with inputs") == [file["id"]]
-        await client.delete("agent/v1/sessions/uploads")
-        assert (await client.get(f"agent/v1/files/{file['id']}/content")).content == TEXT
+async def test_a_file_without_a_session_is_attached_to_the_turn_that_names_it(api: httpx.AsyncClient) -> None:
+    file = (await send_file(api)).json()
+    assert file["session"] == "uploads"
+    turn = await start_turn(api, "look", session="with inputs", inputs=[file["id"]])
+    await followed(api, turn["turn"])
+    assert await file_ids(api, session="with inputs") == [file["id"]]
+    await api.delete("agent/v1/sessions/uploads")
+    assert (await api.get(f"agent/v1/files/{file['id']}/content")).content == TEXT
 
 
-async def test_a_turn_that_is_refused_attaches_no_file(server: AgentServer) -> None:
-    async with server.client() as client:
-        file = (await send_file(client)).json()
-        await followed(client, (await start_turn(client, "look", session="refused"))["turn"])
-        body = {"prompt": "again", "session": "refused", "inputs": [file["id"]], "replaces": "turn_unknown"}
-        assert (await client.post("agent/v1/turns", json=body)).status_code == 404
-        assert await file_ids(client, session="refused") == []
+async def test_a_turn_that_is_refused_attaches_no_file(api: httpx.AsyncClient) -> None:
+    file = (await send_file(api)).json()
+    await followed(api, (await start_turn(api, "look", session="refused"))["turn"])
+    body = {"prompt": "again", "session": "refused", "inputs": [file["id"]], "replaces": "turn_unknown"}
+    assert (await api.post("agent/v1/turns", json=body)).status_code == 404
+    assert await file_ids(api, session="refused") == []
 
 
 async def test_files_are_there_after_a_restart(agent_server: ServerFactory) -> None:
@@ -173,14 +169,13 @@ async def test_files_are_there_after_a_restart(agent_server: ServerFactory) -> N
         assert (await client.get(f"agent/v1/files/{file['id']}/content")).content == bytes(100_000)
 
 
-async def test_what_was_asked_for_and_not_made_is_a_file_that_says_so(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn = await start_turn(client, "make it", session="wanting", outputs=[{"name": "deck.pptx"}])
-        events: list[Any] = await followed(client, turn["turn"])
-        (event,) = [event for event in events if event["type"] == "file.produced"]
-        assert event["data"]["file"]["code"] == "not_produced"
-        reply = await client.get(f"agent/v1/files/{event['data']['file']['id']}/content")
-        assert (reply.status_code, reply.json()["error"]["code"]) == (422, "file_not_produced")
+async def test_what_was_asked_for_and_not_made_is_a_file_that_says_so(api: httpx.AsyncClient) -> None:
+    turn = await start_turn(api, "make it", session="wanting", outputs=[{"name": "deck.pptx"}])
+    events: list[Any] = await followed(api, turn["turn"])
+    (event,) = [event for event in events if event["type"] == "file.produced"]
+    assert event["data"]["file"]["code"] == "not_produced"
+    reply = await api.get(f"agent/v1/files/{event['data']['file']['id']}/content")
+    assert (reply.status_code, reply.json()["error"]["code"]) == (422, "file_not_produced")
 
 
 async def test_what_code_makes_of_a_file_it_was_given_is_kept_shown_and_told_again(agent_server: ServerFactory) -> None:
@@ -212,23 +207,23 @@ async def test_what_code_makes_of_a_file_it_was_given_is_kept_shown_and_told_aga
         assert (await client.get(f"agent/v1/files/{made['id']}/content")).status_code == 404
 
 
-async def test_a_file_of_the_largest_size_takes_no_memory_of_the_server(server: AgentServer) -> None:
+async def test_a_file_of_the_largest_size_takes_no_memory_of_the_server(
+    server: AgentServer, api: httpx.AsyncClient
+) -> None:
     def most() -> int:
-        assert server.process is not None
-        status = Path(f"/proc/{server.process.pid}/status").read_text()
+        status = Path(f"/proc/{server.pid}/status").read_text()
         return int(status.split("VmHWM:")[1].split()[0]) << 10
 
-    async with server.client() as client:
-        await send_file(client)
-        before = most()
-        file = (await send_file(client, bytes(64 << 20), "large.bin")).json()
-        size = 0
-        async with client.stream("GET", f"agent/v1/files/{file['id']}/content") as reply:
-            async for chunk in reply.aiter_bytes():
-                size += len(chunk)
-        assert size == 64 << 20
-        assert most() - before < 32 << 20
-        await client.delete(f"agent/v1/files/{file['id']}")
+    await send_file(api)
+    before = most()
+    file = (await send_file(api, bytes(64 << 20), "large.bin")).json()
+    size = 0
+    async with api.stream("GET", f"agent/v1/files/{file['id']}/content") as reply:
+        async for chunk in reply.aiter_bytes():
+            size += len(chunk)
+    assert size == 64 << 20
+    assert most() - before < 32 << 20
+    await api.delete(f"agent/v1/files/{file['id']}")
 
 
 async def test_all_files_are_reached_page_by_page_however_many_there_are(agent_server: ServerFactory) -> None:

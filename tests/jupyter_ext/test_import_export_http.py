@@ -35,44 +35,41 @@ async def texts(client: httpx.AsyncClient, session: str) -> list[Any]:
     return [item["message"]["content"] for item in items if not item["message"].get("hidden")]
 
 
-async def test_a_session_is_downloaded_and_taken_in_under_an_id_of_its_own(server: AgentServer) -> None:
-    async with server.client() as client:
-        session = await run_turn(client)
-        reply = await client.get(f"agent/v1/sessions/{session}/export")
-        assert reply.headers["Content-Disposition"] == 'attachment; filename="session.json"'
-        assert reply.headers["X-Content-Type-Options"] == "nosniff"
-        seen = await client.post("agent/v1/sessions/import", params={"preview": 1}, content=reply.content)
-        assert seen.json()["preview"]["begins"] == "hello"
-        come = (await client.post("agent/v1/sessions/import", content=reply.content)).json()
-        assert come["id"] != session
-        assert come["preview"] == seen.json()["preview"]
-        assert await texts(client, come["id"]) == await texts(client, session)
+async def test_a_session_is_downloaded_and_taken_in_under_an_id_of_its_own(api: httpx.AsyncClient) -> None:
+    session = await run_turn(api)
+    reply = await api.get(f"agent/v1/sessions/{session}/export")
+    assert reply.headers["Content-Disposition"] == 'attachment; filename="session.json"'
+    assert reply.headers["X-Content-Type-Options"] == "nosniff"
+    seen = await api.post("agent/v1/sessions/import", params={"preview": 1}, content=reply.content)
+    assert seen.json()["preview"]["begins"] == "hello"
+    come = (await api.post("agent/v1/sessions/import", content=reply.content)).json()
+    assert come["id"] != session
+    assert come["preview"] == seen.json()["preview"]
+    assert await texts(api, come["id"]) == await texts(api, session)
 
 
 @pytest.mark.parametrize(
     ("format", "kind"),
     [("markdown", "text/markdown"), ("jsonl", "application/jsonl"), ("notebook", "application/x-ipynb+json")],
 )
-async def test_a_session_is_downloaded_in_other_formats(server: AgentServer, format: str, kind: str) -> None:
-    async with server.client() as client:
-        session = await run_turn(client)
-        reply = await client.get(f"agent/v1/sessions/{session}/export", params={"format": format})
-        assert reply.headers["Content-Type"].startswith(kind)
-        assert b"hello" in reply.content
-        wrong = await client.get(f"agent/v1/sessions/{session}/export", params={"format": "pdf"})
-        assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "invalid_request")
+async def test_a_session_is_downloaded_in_other_formats(api: httpx.AsyncClient, format: str, kind: str) -> None:
+    session = await run_turn(api)
+    reply = await api.get(f"agent/v1/sessions/{session}/export", params={"format": format})
+    assert reply.headers["Content-Type"].startswith(kind)
+    assert b"hello" in reply.content
+    wrong = await api.get(f"agent/v1/sessions/{session}/export", params={"format": "pdf"})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "invalid_request")
 
 
-async def test_a_document_that_is_malformed_or_too_large_is_refused_and_nothing_is_made(server: AgentServer) -> None:
-    async with server.client() as client:
-        before = await session_ids(client)
-        bad = {"messages": [{"role": "root", "content": "x"}]}
-        reply = await client.post("agent/v1/sessions/import", json=bad)
-        assert reply.status_code == 400
-        assert "messages[0].role" in reply.json()["error"]["message"]
-        large = await client.post("agent/v1/sessions/import", content=b" " * (MAX_BODY + 1))
-        assert large.status_code == 413
-        assert await session_ids(client) == before
+async def test_a_document_that_is_malformed_or_too_large_is_refused_and_nothing_is_made(api: httpx.AsyncClient) -> None:
+    before = await session_ids(api)
+    bad = {"messages": [{"role": "root", "content": "x"}]}
+    reply = await api.post("agent/v1/sessions/import", json=bad)
+    assert reply.status_code == 400
+    assert "messages[0].role" in reply.json()["error"]["message"]
+    large = await api.post("agent/v1/sessions/import", content=b" " * (MAX_BODY + 1))
+    assert large.status_code == 413
+    assert await session_ids(api) == before
 
 
 async def test_a_kernel_may_use_what_it_brought_in_and_its_notebook_goes_on_with_it(server: AgentServer) -> None:

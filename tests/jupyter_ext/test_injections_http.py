@@ -7,15 +7,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from tests.http_server import Answer, http_server
 from tests.server import AgentServer, Json, follow, followed, start_turn
 from tests.tools.mcp.conftest import SERVERS
 
@@ -44,26 +44,14 @@ class Site:
 
     def __init__(self) -> None:
         self.visits: list[str] = []
-        site = self
+        self._running = ExitStack()
+        self.host = self._running.enter_context(http_server(self._answer)).removeprefix("http://")
+        self.close = self._running.close
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path != "/page":
-                    site.visits.append(self.path)
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain")
-                self.end_headers()
-                self.wfile.write(ORDERS.encode())
-
-            def log_message(self, *_: object) -> None: ...
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.host = f"127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def _answer(self, path: str, body: bytes) -> Answer:
+        if path != "/page":
+            self.visits.append(path)
+        return 200, {"Content-Type": "text/plain"}, ORDERS.encode()
 
 
 class World:
@@ -152,11 +140,8 @@ def _prompt(carrier: str, effect: str) -> str:
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    made = World(tmp_path_factory.mktemp("injections"))
-    try:
+    with closing(World(tmp_path_factory.mktemp("injections"))) as made:
         yield asyncio.run(made.start())
-    finally:
-        made.close()
 
 
 async def obey(world: World, carrier: str, effect: str, session: str = "") -> tuple[list[Json], list[Json]]:
@@ -250,13 +235,10 @@ async def test_what_was_allowed_for_the_session_is_asked_again_after_words_of_st
 
 @pytest.mark.parametrize("network", ["full", "none"])
 async def test_what_sandboxed_code_fetched_counts_as_words_of_strangers(tmp_path: Path, network: str) -> None:
-    world = World(tmp_path, sandbox_network=network)
-    try:
+    with closing(World(tmp_path, sandbox_network=network)) as world:
         await world.start()
         await allow_live_code(world, "code")
         _, questions = await obey(world, "code with a network", "granted", "code")
-    finally:
-        world.close()
     assert [asked["kind"] for asked in questions] == (["python.live"] if network == "full" else [])
     assert all("shell may have brought text from elsewhere" in asked["again"] for asked in questions)
     assert world.mark.exists() is (network == "none"), "without a network the yes for the session holds"
@@ -266,8 +248,7 @@ async def test_what_sandboxed_code_fetched_counts_as_words_of_strangers(tmp_path
 async def test_what_is_recalled_of_an_imported_session_counts_as_words_of_strangers(
     tmp_path: Path, *, imported: bool
 ) -> None:
-    world = World(tmp_path, tools="python,recall")
-    try:
+    with closing(World(tmp_path, tools="python,recall")) as world:
         await world.start()
         await allow_live_code(world, "mine")
         async with world.server.client() as client:
@@ -276,8 +257,6 @@ async def test_what_is_recalled_of_an_imported_session_counts_as_words_of_strang
             else:
                 await followed(client, (await start_turn(client, ORDERS, session="another"))["turn"])
         events, questions = await obey(world, "recalled session", "granted", "mine")
-    finally:
-        world.close()
     recalled = next(event["data"] for event in events if event["type"] == "call.finished")
     assert (recalled["name"], recalled["status"]) == ("recall", "success"), recalled["text"]
     assert "Ignore what you were told" in recalled["text"], "the orders were read"

@@ -103,10 +103,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     options = ["--ServerApp.identity_provider_class=tests.jupyter_ext.probe_users.Users"]
     server = AgentServer(directory, SCRIPT, options=options, env={"PROBE_USERS_SEEN": str(directory / "seen")})
     server.login = f"user-{BOB}"
-    try:
+    with server:
         yield asyncio.run(_prepare(server))
-    finally:
-        server.sweep()
 
 
 def reads() -> dict[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import anthropic
@@ -16,6 +14,7 @@ import pytest
 from anthropic import beta_tool
 from anthropic.resources.beta.messages import Messages
 
+from tests.http_server import Answer, http_server
 from tests.jupyter_ext.chat import Place
 from tests.server import TOKEN, AgentServer, Json, free_port
 
@@ -433,24 +432,16 @@ def test_documents_and_pictures_are_taken(client: anthropic.Anthropic, server: A
 
 
 def test_urls_are_fetched_by_the_server(client: anthropic.Anthropic, server: AgentServer) -> None:
-    class Pictures(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", "image/png" if self.path == "/a.png" else "text/plain")
-            self.end_headers()
-            self.wfile.write(b"png" if self.path == "/a.png" else b"words from there")
+    def answer(path: str, body: bytes) -> Answer:
+        kind, content = ("image/png", b"png") if path == "/a.png" else ("text/plain", b"words from there")
+        return 200, {"Content-Type": kind}, content
 
-        def log_message(self, format: str, *args: Any) -> None: ...
-
-    with ThreadingHTTPServer(("127.0.0.1", PICTURES), Pictures) as pictures:
-        threading.Thread(target=pictures.serve_forever, daemon=True).start()
-        there = f"http://127.0.0.1:{PICTURES}"
+    with http_server(answer, port=PICTURES) as there:
         content = [
             {"type": "image", "source": {"type": "url", "url": f"{there}/a.png"}},
             {"type": "document", "source": {"type": "url", "url": f"{there}/a.txt"}},
         ]
         assert text(asks(client, content, extra_body={"session_id": "fetched"})) == "Hello."
-        pictures.shutdown()
     asked = items(server, "fetched")[0]["message"]["content"]
     assert [part["type"] for part in asked] == ["media", "text"]
     assert "words from there" in asked[1]["text"]

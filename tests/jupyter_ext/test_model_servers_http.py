@@ -77,8 +77,7 @@ async def test_a_test_reports_what_the_doctor_does_and_keeps_no_key(agent_server
 
 
 async def test_a_server_that_does_not_answer_is_a_report_and_no_error(agent_server: ServerFactory) -> None:
-    server = await agent_server(SCRIPT, env=NO_KEYRING)
-    async with server.client() as person:
+    async with (await agent_server(SCRIPT, env=NO_KEYRING)).client() as person:
         body = {"url": "http://127.0.0.1:9/v1", "model": "m", "key": KEY}
         found = (await person.post("agent/v1/model_servers/probe", json=body)).json()
         assert found["missing"] == ["answers"]
@@ -93,8 +92,7 @@ async def test_a_key_is_never_sent_to_another_address_than_it_was_entered_for(ag
             await person.put(path, json={"url": first.url, "model": "m", "key": KEY})
             renamed = (await person.put(path, json={"url": first.url, "model": "n"})).json()
             assert (renamed["model"], renamed["key"]) == ("n", "file")
-            moved = (await person.put(path, json={"url": second.url, "model": "m"})).json()
-            assert moved["key"] == ""
+            assert (await person.put(path, json={"url": second.url, "model": "m"})).json()["key"] == ""
             turn = await start_turn(person, "x", model="mine")
             assert text_of(await followed(person, turn["turn"])) == "Hello."
         assert all("authorization" not in asked.headers for asked in second.asked)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import anthropic
+import httpx
 import openai
 import pytest
 
@@ -52,11 +53,10 @@ def test_nobody_is_asked_about_a_model_that_runs_elsewhere(name: str, tmp_path: 
     assert model_here(name, tmp_path) == {}
 
 
-async def test_a_slash_may_come_as_it_is_or_by_its_number(server: AgentServer) -> None:
-    async with server.client() as client:
-        for path in ("agent/far", "agent%2Ffar", "agent%2ffar"):
-            answer = await client.get(f"agent/v1/models/{path}")
-            assert (answer.status_code, answer.json()["id"]) == (200, "agent/far")
+async def test_a_slash_may_come_as_it_is_or_by_its_number(api: httpx.AsyncClient) -> None:
+    for path in ("agent/far", "agent%2Ffar", "agent%2ffar"):
+        answer = await api.get(f"agent/v1/models/{path}")
+        assert (answer.status_code, answer.json()["id"]) == (200, "agent/far")
 
 
 @pytest.mark.parametrize("name", ["gpt-none", "agent/gpt-none"])
@@ -78,25 +78,22 @@ def test_anthropics_list_is_of_its_own_shape(anthropics: anthropic.Anthropic) ->
     assert {model.type for model in found} == {"model"}
 
 
-async def test_what_the_panel_and_the_magic_read_is_there_too(server: AgentServer) -> None:
-    async with server.client() as client:
-        told = (await client.get("agent/v1/models")).json()
-        assert {"models", "engines", "engine", "current"} <= set(told)
-        assert told["engines"][0]["name"] == "far"
-        one = (await client.get(f"agent/v1/models/{told['models'][0]['name']}")).json()
-        assert {"name", "title", "licence", "state"} <= set(one)
+async def test_what_the_panel_and_the_magic_read_is_there_too(api: httpx.AsyncClient) -> None:
+    told = (await api.get("agent/v1/models")).json()
+    assert {"models", "engines", "engine", "current"} <= set(told)
+    assert told["engines"][0]["name"] == "far"
+    one = (await api.get(f"agent/v1/models/{told['models'][0]['name']}")).json()
+    assert {"name", "title", "licence", "state"} <= set(one)
 
 
 async def test_engines_that_would_leave_a_machine_that_keeps_all_here_are_not_listed(server: AgentServer) -> None:
     other = AgentServer(server.directory / "here", SCRIPT, {**TRAITS, "local_only": True})
     other.directory.mkdir()
-    try:
+    with other:
         await other.start()
         async with other.client() as client:
             assert "far" not in {one["id"] for one in (await client.get("agent/v1/models")).json()["data"]}
             assert (await client.get("agent/v1/models/agent/far")).status_code == 404
-    finally:
-        other.sweep()
 
 
 async def test_no_path_of_the_servers_machine_is_told(server: AgentServer) -> None:

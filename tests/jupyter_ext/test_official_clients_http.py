@@ -163,11 +163,8 @@ def test_the_errors_of_both_clients_are_of_their_kind(server: AgentServer) -> No
 @pytest.fixture(scope="module")
 def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     traits = {"engine": "local", "model": "tiny", "cache_dir": str(Settings.from_env().cache_dir)}
-    server = AgentServer(tmp_path_factory.mktemp("local"), traits=traits)
-    try:
+    with AgentServer(tmp_path_factory.mktemp("local"), traits=traits) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
 
 
 WEATHER: dict[str, Any] = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +12,11 @@ from tests.server import AgentServer, followed, start_turn
 
 Json = dict[str, Any]
 SEED = 7
-NOWHERE = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
+ENV = {"HTTPS_PROXY": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9"}
 SCRIPT: list[Json] = [{"text": "Hello.", "loop": True}]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    started = AgentServer(tmp_path_factory.mktemp("fuzz"), SCRIPT, env=NOWHERE, traits={"sources": "wheels"})
-    try:
-        yield asyncio.run(started.start())
-    finally:
-        started.sweep()
+TRAITS = {"sources": "wheels"}
 
 
 async def document(server: AgentServer) -> Json:

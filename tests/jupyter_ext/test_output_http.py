@@ -29,8 +29,7 @@ async def test_an_answer_over_http_fits_its_schema_and_a_hostile_one_fails_its_t
     agent_server: ServerFactory,
 ) -> None:
     cache = str(Settings.from_env().cache_dir)
-    server = await agent_server(traits={"engine": "local", "model": "tiny", "cache_dir": cache})
-    async with server.client() as client:
+    async with (await agent_server(traits={"engine": "local", "model": "tiny", "cache_dir": cache})).client() as client:
 
         async def ended(**given: Any) -> list[Any]:
             started = await start_turn(client, "Who?", sampling=SHORT, max_tool_rounds=0, **given)

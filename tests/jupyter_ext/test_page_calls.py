@@ -72,45 +72,46 @@ class Claimed:
         return await self._client.post(f"{self._path}/{self._call}", json=body)
 
 
-async def test_a_change_goes_through_the_page_and_is_kept_with_its_turn(server: AgentServer, kernel: str) -> None:
-    async with server.client() as client, page(server) as mine:
-        assert "edit_cell" not in await names(client, kernel=kernel)
-        await mine.ask("serve", kernel=kernel, tools=TOOLS)
-        await mine.ask("watch", kernel=kernel)
-        await mine.until("watching", kernel=kernel)
-        assert "edit_cell" in await names(client, kernel=kernel)
-        started = await start_turn(client, "change it", kernel=kernel, where="live", answers=["*"])
-        turn = started["turn"]
-        assert (await mine.until("turn.opened"))["turn"] == turn
-        await mine.ask("follow", turn=turn)
+async def test_a_change_goes_through_the_page_and_is_kept_with_its_turn(
+    api: httpx.AsyncClient, mine: Page, kernel: str
+) -> None:
+    assert "edit_cell" not in await names(api, kernel=kernel)
+    await mine.ask("serve", kernel=kernel, tools=TOOLS)
+    await mine.ask("watch", kernel=kernel)
+    await mine.until("watching", kernel=kernel)
+    assert "edit_cell" in await names(api, kernel=kernel)
+    started = await start_turn(api, "change it", kernel=kernel, where="live", answers=["*"])
+    turn = started["turn"]
+    assert (await mine.until("turn.opened"))["turn"] == turn
+    await mine.ask("follow", turn=turn)
 
-        look = await wait_for_offer(mine, "live_document")
-        first = Claimed(client, turn, look["call"])
-        assert (await first.claim()).status_code == 200
-        assert (await Claimed(client, turn, look["call"]).claim("page:other")).status_code == 409, "one claim wins"
-        cells = [{"id": "one", "cell_type": "code", "source": "x = 1 # not saved"}]
-        assert (await first.finish(cells="x" * (9 << 20))).status_code == 400, "facts have a size"
-        (await first.finish(path="open.ipynb", cells=cells)).raise_for_status()
+    look = await wait_for_offer(mine, "live_document")
+    first = Claimed(api, turn, look["call"])
+    assert (await first.claim()).status_code == 200
+    assert (await Claimed(api, turn, look["call"]).claim("page:other")).status_code == 409, "one claim wins"
+    cells = [{"id": "one", "cell_type": "code", "source": "x = 1 # not saved"}]
+    assert (await first.finish(cells="x" * (9 << 20))).status_code == 400, "facts have a size"
+    (await first.finish(path="open.ipynb", cells=cells)).raise_for_status()
 
-        asked = (await mine.until("approval.required"))["data"]
-        assert asked["code"] == "cell 1 (one)\n@@ -1 +1 @@\n-x = 1 # not saved\n+x = 2 # not saved"
-        answer = {"decision": "approve", "shown": asked["shown"]}
-        (await client.post(f"agent/v1/agent/approvals/{asked['approval']}", json=answer)).raise_for_status()
-        change = await wait_for_offer(mine, "edit_cell")
-        assert (change["arguments"]["before"], change["arguments"]["after"]) == (
-            cells[0]["source"],
-            "x = 2 # not saved",
-        )
-        second = Claimed(client, turn, change["call"])
-        await second.claim()
-        (await second.finish(cell="one", index=0, notebook="open.ipynb")).raise_for_status()
+    asked = (await mine.until("approval.required"))["data"]
+    assert asked["code"] == "cell 1 (one)\n@@ -1 +1 @@\n-x = 1 # not saved\n+x = 2 # not saved"
+    answer = {"decision": "approve", "shown": asked["shown"]}
+    (await api.post(f"agent/v1/agent/approvals/{asked['approval']}", json=answer)).raise_for_status()
+    change = await wait_for_offer(mine, "edit_cell")
+    assert (change["arguments"]["before"], change["arguments"]["after"]) == (
+        cells[0]["source"],
+        "x = 2 # not saved",
+    )
+    second = Claimed(api, turn, change["call"])
+    await second.claim()
+    (await second.finish(cell="one", index=0, notebook="open.ipynb")).raise_for_status()
 
-        told = await mine.turn(turn)
-        [done] = [event["data"] for event in told if event["type"] == "call.finished"]
-        assert (done["status"], done["details"]["change"]["after"]) == ("success", "x = 2 # not saved")
-        kept = (await client.get(f"agent/v1/sessions/{started['session']}/turns")).json()["turns"][-1]["events"]
-        [stored] = [event["data"] for event in kept if event["type"] == "call.finished"]
-        assert stored["details"] == done["details"], "an undo works from what is stored"
+    told = await mine.turn(turn)
+    [done] = [event["data"] for event in told if event["type"] == "call.finished"]
+    assert (done["status"], done["details"]["change"]["after"]) == ("success", "x = 2 # not saved")
+    kept = (await api.get(f"agent/v1/sessions/{started['session']}/turns")).json()["turns"][-1]["events"]
+    [stored] = [event["data"] for event in kept if event["type"] == "call.finished"]
+    assert stored["details"] == done["details"], "an undo works from what is stored"
 
 
 async def test_a_turn_of_an_mcp_client_reaches_the_page_of_its_notebook(server: AgentServer, kernel: str) -> None:
@@ -128,18 +129,19 @@ async def test_a_turn_of_an_mcp_client_reaches_the_page_of_its_notebook(server: 
     assert answer.structured_content["calls"] == [{"name": "insert_cell", "status": "error"}]
 
 
-async def test_a_page_that_can_not_says_so_and_the_model_hears_why(server: AgentServer, kernel: str) -> None:
-    async with server.client() as client, page(server) as mine:
-        await mine.ask("serve", kernel=kernel, tools=TOOLS)
-        await mine.ask("watch", kernel=kernel)
-        await mine.until("watching", kernel=kernel)
-        turn = (await start_turn(client, "nobody is there", kernel=kernel, where="live", answers=["*"]))["turn"]
-        await mine.ask("follow", turn=turn)
-        look = await wait_for_offer(mine, "live_document")
-        await Claimed(client, turn, look["call"]).decline("the notebook was closed")
-        [done] = [event["data"] for event in await mine.turn(turn) if event["type"] == "call.finished"]
-        assert done["status"] == "error"
-        assert "page:test declined: the notebook was closed" in done["text"]
+async def test_a_page_that_can_not_says_so_and_the_model_hears_why(
+    api: httpx.AsyncClient, mine: Page, kernel: str
+) -> None:
+    await mine.ask("serve", kernel=kernel, tools=TOOLS)
+    await mine.ask("watch", kernel=kernel)
+    await mine.until("watching", kernel=kernel)
+    turn = (await start_turn(api, "nobody is there", kernel=kernel, where="live", answers=["*"]))["turn"]
+    await mine.ask("follow", turn=turn)
+    look = await wait_for_offer(mine, "live_document")
+    await Claimed(api, turn, look["call"]).decline("the notebook was closed")
+    [done] = [event["data"] for event in await mine.turn(turn) if event["type"] == "call.finished"]
+    assert done["status"] == "error"
+    assert "page:test declined: the notebook was closed" in done["text"]
 
 
 async def test_a_cells_own_turn_changes_cells_and_runs_none_in_its_busy_kernel(

@@ -149,5 +149,4 @@ async def test_a_conversation_is_carried_edited_and_refused_over_http(server: Ag
         named = {"type": "media", "mime": "image/png", "hash": "a" * 64, "size": 3}
         refused = await turn(messages=[{"role": "user", "content": [named]}])
         assert (refused["state"], refused["error"]["code"]) == ("failed", "invalid_request")
-        answered = await client.post("agent/v1/turns", json={"messages": said})
-        assert answered.status_code == 400
+        assert (await client.post("agent/v1/turns", json={"messages": said})).status_code == 400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import http.client
 import json
@@ -26,13 +25,7 @@ STREAMS = ("/mcp", "/socket")
 """Answer GET in ways of their own."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    started = AgentServer(tmp_path_factory.mktemp("requests"), [{"text": "ok", "loop": True}])
-    try:
-        yield asyncio.run(started.start())
-    finally:
-        started.sweep()
+SCRIPT = [{"text": "ok", "loop": True}]
 
 
 @pytest.fixture(scope="module")
@@ -195,14 +188,13 @@ def pieces(count: int) -> Iterator[bytes]:
 
 @pytest.mark.parametrize("announced", [True, False])
 def test_what_is_too_large_is_read_and_never_held(server: AgentServer, client: httpx.Client, announced: bool) -> None:
-    assert server.process is not None
     headers = {"Content-Type": "application/json"} | ({"Content-Length": str(200 * MB)} if announced else {})
-    before = memory_mb(server.process.pid)
+    before = memory_mb(server.pid)
     for path in ("turns", "sessions", "chat/completions", "messages"):
         reply = client.post(f"agent/v1/{path}", content=pieces(200), headers=headers)
         assert reply.status_code == 413, reply.text
         assert "error" in reply.json()
-    assert memory_mb(server.process.pid) - before < 100
+    assert memory_mb(server.pid) - before < 100
     assert client.get("agent/v1/sessions").status_code == 200
 
 
@@ -238,17 +230,16 @@ def test_requests_follow_each_other_on_one_connection_also_behind_a_refusal(serv
 
 
 def test_of_who_shows_a_token_that_is_none_nothing_is_kept_in_memory(server: AgentServer) -> None:
-    assert server.process is not None
     token = f"ak_{'0' * 12}_{'0' * 64}"
     head = f"POST /agent/v1/turns HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nAuthorization: Bearer {token}\r\n"
-    before = memory_mb(server.process.pid)
+    before = memory_mb(server.pid)
     with ExitStack() as open:
         connections = [open.enter_context(closing(open_connection(server))) for _ in range(5)]
         for connection in connections:
             connection.sendall(f"{head}Content-Length: {32 * MB}\r\n\r\n".encode())
             for piece in pieces(31):
                 connection.sendall(piece)
-        assert memory_mb(server.process.pid) - before < 80
+        assert memory_mb(server.pid) - before < 80
         for connection in connections:
             connection.sendall(b"x" * MB)
             assert connection.recv(4_096).startswith(b"HTTP/1.1 401 ")

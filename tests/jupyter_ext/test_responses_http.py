@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import threading
 from collections.abc import AsyncIterator, Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, ClassVar
+from typing import Any
 
 import httpx
 import openai
@@ -17,7 +15,9 @@ from openai import AsyncOpenAI
 from openai.types.responses import Response
 from pydantic import BaseModel
 
+from tests.http_server import http_server
 from tests.jupyter_ext.conftest import ServerFactory
+from tests.narrowing import not_none
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json
 
 ASK = {"name": "weather", "arguments": {"city": "Ulm"}}
@@ -139,8 +139,7 @@ async def test_a_schema_binds_the_answer_and_is_parsed(client: AsyncOpenAI) -> N
 async def test_an_answer_that_was_cut_is_incomplete(client: AsyncOpenAI) -> None:
     made = await client.responses.create(model="default", input="cut")
     assert made.status == "incomplete"
-    assert made.incomplete_details is not None
-    assert made.incomplete_details.reason == "max_output_tokens"
+    assert not_none(made.incomplete_details).reason == "max_output_tokens"
     events = [event async for event in await client.responses.create(model="default", input="cut", stream=True)]
     assert events[-1].type == "response.incomplete"
 
@@ -160,8 +159,7 @@ async def test_log_probabilities_come_where_they_are_asked_for(client: AsyncOpen
     made = await client.responses.create(model="default", input="Hi.", include=["message.output_text.logprobs"])
     part = next(item for item in made.output if item.type == "message").content[0]
     assert part.type == "output_text"
-    assert part.logprobs is not None
-    assert "".join(token.token for token in part.logprobs) == "Hello."
+    assert "".join(token.token for token in not_none(part.logprobs)) == "Hello."
 
 
 # ---------------------------------------------------------------------------------------------------- functions
@@ -367,8 +365,7 @@ async def test_a_response_that_is_not_stored_leaves_nothing(client: AsyncOpenAI,
     first = await client.responses.create(model="default", input="first")
     before = await sessions(server)
     made = await client.responses.create(model="default", input="x", store=False, previous_response_id=first.id)
-    assert made.usage is not None
-    assert made.usage.input_tokens > 6, "it read what was said before"
+    assert not_none(made.usage).input_tokens > 6, "it read what was said before"
     with pytest.raises(openai.NotFoundError):
         await client.responses.retrieve(made.id)
     assert await sessions(server) == before
@@ -503,8 +500,7 @@ async def test_a_stream_is_taken_up_again_behind_any_event(client: AsyncOpenAI) 
 
 async def test_cancelling_stops_the_work(client: AsyncOpenAI, server: AgentServer) -> None:
     made = await client.responses.create(model="default", input="hang", background=True)
-    cancelled = await client.responses.cancel(made.id)
-    assert cancelled.status == "cancelled"
+    assert (await client.responses.cancel(made.id)).status == "cancelled"
     async with server.client() as http:
         turns = (await http.get(f"agent/v1/sessions/{session(made)}/turns")).json()["turns"]
     assert [turn["state"] for turn in turns] == ["cancelled"]
@@ -609,8 +605,7 @@ async def test_responses_outlive_their_server(agent_server: ServerFactory) -> No
         assert (await client.responses.retrieve(made.id)).to_dict() == made.to_dict()
         again = [event async for event in await client.responses.retrieve(made.id, stream=True)]
         assert [event.to_dict() for event in again] == [event.to_dict() for event in events]
-        lost = await client.responses.retrieve(hung.id)
-        assert lost.status == "failed"
+        assert (await client.responses.retrieve(hung.id)).status == "failed"
         then = await client.responses.create(model="default", input="Hi.", previous_response_id=made.id)
         assert (then.output_text, session(then)) == ("Hello.", session(made))
     assert (server.directory / "data" / "responses.db").stat().st_mode & 0o077 == 0
@@ -717,27 +712,14 @@ async def test_a_person_may_be_asked_while_the_answer_is_streamed(client: AsyncO
 # ---------------------------------------------------------------------------------------------------- fetched
 
 
-class Served(SimpleHTTPRequestHandler):
-    BODIES: ClassVar = {"/dot.png": ("image/png", DOT), "/data.csv": ("text/csv", b"a,b\n1,2\n")}
-
-    def do_GET(self) -> None:
-        mime, body = self.BODIES[self.path]
-        self.send_response(200)
-        self.send_header("Content-Type", mime)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None: ...
+PAGES = {"/dot.png": ("image/png", DOT), "/data.csv": ("text/csv", b"a,b\n1,2\n")}
 
 
 @pytest.fixture
 def elsewhere() -> Iterator[str]:
     """An address that the configuration allows."""
-    with ThreadingHTTPServer(("127.0.0.2", 0), Served) as served:
-        threading.Thread(target=served.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.2:{served.server_port}"
-        served.shutdown()
+    with http_server(lambda path, _: (200, {"Content-Type": PAGES[path][0]}, PAGES[path][1]), "127.0.0.2") as url:
+        yield url
 
 
 async def test_pictures_and_files_are_fetched_where_the_guard_allows(

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import AgentServer, followed, start_turn
 
 
-async def test_a_turn_goes_to_the_session_that_the_path_names(server: AgentServer) -> None:
-    async with server.client() as client:
-        reply = await client.post("agent/v1/sessions/by%20path/turns", json={"prompt": "hello"})
-        assert reply.status_code == 202
-        assert reply.json()["session"] == "by path"
-        await followed(client, reply.json()["turn"])
-        assert (await client.get("agent/v1/sessions/by%20path")).json()["turns"] == 1
+async def test_a_turn_goes_to_the_session_that_the_path_names(api: httpx.AsyncClient) -> None:
+    reply = await api.post("agent/v1/sessions/by%20path/turns", json={"prompt": "hello"})
+    assert reply.status_code == 202
+    assert reply.json()["session"] == "by path"
+    await followed(api, reply.json()["turn"])
+    assert (await api.get("agent/v1/sessions/by%20path")).json()["turns"] == 1
 
 
-async def test_a_body_that_names_another_session_than_the_path_is_refused(server: AgentServer) -> None:
-    async with server.client() as client:
-        reply = await client.post("agent/v1/sessions/one/turns", json={"prompt": "hello", "session": "two"})
-        assert reply.status_code == 400
-        assert reply.json()["error"]["code"] == "invalid_request"
+async def test_a_body_that_names_another_session_than_the_path_is_refused(api: httpx.AsyncClient) -> None:
+    reply = await api.post("agent/v1/sessions/one/turns", json={"prompt": "hello", "session": "two"})
+    assert reply.status_code == 400
+    assert reply.json()["error"]["code"] == "invalid_request"
 
 
-async def test_deleting_is_idempotent_and_takes_the_history_along(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn = await start_turn(client, "hello", session="short lived")
-        await followed(client, turn["turn"])
-        told = [(await client.delete("agent/v1/sessions/short%20lived")).json()["deleted"] for _ in range(2)]
-        assert told == [True, False]
-        assert (await client.get("agent/v1/sessions/short%20lived/items")).status_code == 404
+async def test_deleting_is_idempotent_and_takes_the_history_along(api: httpx.AsyncClient) -> None:
+    turn = await start_turn(api, "hello", session="short lived")
+    await followed(api, turn["turn"])
+    told = [(await api.delete("agent/v1/sessions/short%20lived")).json()["deleted"] for _ in range(2)]
+    assert told == [True, False]
+    assert (await api.get("agent/v1/sessions/short%20lived/items")).status_code == 404
 
 
 async def test_older_turns_are_summarised_on_demand_and_the_summary_is_taken_back(agent_server: ServerFactory) -> None:
@@ -38,8 +36,7 @@ async def test_older_turns_are_summarised_on_demand_and_the_summary_is_taken_bac
         {"when": "Write the summary of all this now", "text": "They counted.", "loop": True},
         {"text": "ok", "loop": True},
     ]
-    server = await agent_server(script)
-    async with server.client() as client:
+    async with (await agent_server(script)).client() as client:
         for number in range(4):
             turn = await start_turn(client, f"count {number}", session="long")
             await followed(client, turn["turn"])
@@ -59,12 +56,11 @@ async def test_older_turns_are_summarised_on_demand_and_the_summary_is_taken_bac
         assert len((await client.get("agent/v1/sessions/long/items")).json()["items"]) == 8
 
 
-async def test_a_summary_waits_for_no_turn(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn = await start_turn(client, "hang", session="busy one")
-        reply = await client.post("agent/v1/sessions/busy%20one/compact", json={})
-        assert (reply.status_code, reply.json()["error"]["code"]) == (409, "session_busy")
-        await client.post(f"agent/v1/turns/{turn['turn']}/cancel", json={})
+async def test_a_summary_waits_for_no_turn(api: httpx.AsyncClient) -> None:
+    turn = await start_turn(api, "hang", session="busy one")
+    reply = await api.post("agent/v1/sessions/busy%20one/compact", json={})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (409, "session_busy")
+    await api.post(f"agent/v1/turns/{turn['turn']}/cancel", json={})
 
 
 async def test_a_key_that_was_typed_reaches_the_model_and_nothing_else(agent_server: ServerFactory) -> None:
@@ -85,40 +81,40 @@ async def test_a_key_that_was_typed_reaches_the_model_and_nothing_else(agent_ser
     assert not [path for path in places if key.encode() in path.read_bytes()]
 
 
-async def test_a_name_is_looked_for_within_title_tag_or_id_not_across_them(server: AgentServer) -> None:
-    async with server.client() as client:
-        await client.post("agent/v1/sessions", json={"id": "beta one", "title": "Alpha"})
+async def test_a_name_is_looked_for_within_title_tag_or_id_not_across_them(api: httpx.AsyncClient) -> None:
+    await api.post("agent/v1/sessions", json={"id": "beta one", "title": "Alpha"})
 
-        async def named(name: str) -> list[str]:
-            found = (await client.get("agent/v1/sessions", params={"name": name})).json()["sessions"]
-            return [session["id"] for session in found]
+    async def named(name: str) -> list[str]:
+        found = (await api.get("agent/v1/sessions", params={"name": name})).json()["sessions"]
+        return [session["id"] for session in found]
 
-        assert await named("ALPHA") == await named("beta one") == ["beta one"]
-        assert await named("alpha beta") == []
+    assert await named("ALPHA") == await named("beta one") == ["beta one"]
+    assert await named("alpha beta") == []
 
 
-async def test_a_store_that_was_moved_away_is_said_and_not_made_anew(server: AgentServer) -> None:
+async def test_a_store_that_was_moved_away_is_said_and_not_made_anew(
+    server: AgentServer, api: httpx.AsyncClient
+) -> None:
     path = server.directory / "data" / "sessions.db"
-    async with server.client() as client:
-        turn = await start_turn(client, "hello", session="kept")
-        await followed(client, turn["turn"])
-        path.rename(path.with_name("elsewhere.db"))
-        health = (await client.get("agent/v1/health")).json()
-        assert health["status"] == "degraded"
-        assert "moved away or deleted" in health["store"]["state"]
-        for reply in (
-            await client.get("agent/v1/sessions"),
-            await client.get("agent/v1/sessions/kept"),
-            await client.post("agent/v1/sessions", json={"title": "new"}),
-            await client.post("agent/v1/turns", json={"prompt": "hello"}),
-            await client.delete("agent/v1/sessions/kept"),
-        ):
-            assert reply.status_code >= 500
-            assert "moved away or deleted" in reply.json()["error"]["message"]
-        assert not path.exists()
-        path.with_name("elsewhere.db").rename(path)
-        assert (await client.get("agent/v1/health")).json()["store"]["state"] == "ok"
-        assert (await client.get("agent/v1/sessions/kept")).json()["turns"] == 1
+    turn = await start_turn(api, "hello", session="kept")
+    await followed(api, turn["turn"])
+    path.rename(path.with_name("elsewhere.db"))
+    health = (await api.get("agent/v1/health")).json()
+    assert health["status"] == "degraded"
+    assert "moved away or deleted" in health["store"]["state"]
+    for reply in (
+        await api.get("agent/v1/sessions"),
+        await api.get("agent/v1/sessions/kept"),
+        await api.post("agent/v1/sessions", json={"title": "new"}),
+        await api.post("agent/v1/turns", json={"prompt": "hello"}),
+        await api.delete("agent/v1/sessions/kept"),
+    ):
+        assert reply.status_code >= 500
+        assert "moved away or deleted" in reply.json()["error"]["message"]
+    assert not path.exists()
+    path.with_name("elsewhere.db").rename(path)
+    assert (await api.get("agent/v1/health")).json()["store"]["state"] == "ok"
+    assert (await api.get("agent/v1/sessions/kept")).json()["turns"] == 1
 
 
 @pytest.mark.parametrize("store", ["sqlite", "files"])

@@ -114,8 +114,7 @@ async def test_what_can_not_be_read_is_left_as_it_is_and_says_so(agent_server: S
 
 
 async def test_a_server_in_the_mode_replay_begins_no_turn_and_makes_no_session(agent_server: ServerFactory) -> None:
-    here = await agent_server(SCRIPT, env={"AGENT_KERNEL_MODE": "replay"})
-    async with here.client() as client:
+    async with (await agent_server(SCRIPT, env={"AGENT_KERNEL_MODE": "replay"})).client() as client:
         reply = await client.post("agent/v1/turns", json={"prompt": "hello"})
         assert (reply.status_code, reply.json()["error"]["code"]) == (403, "forbidden")
         assert "stored answers" in reply.json()["error"]["message"]

@@ -24,12 +24,9 @@ SCRIPT: list[Json] = [
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[AgentServer]:
-    made = AgentServer(tmp_path / "server", SCRIPT, {"tools": "skills,mcp"})
-    try:
+    with AgentServer(tmp_path / "server", SCRIPT, {"tools": "skills,mcp"}) as made:
         yield await made.start()
         await made.stop()
-    finally:
-        made.sweep()
 
 
 def pack_skill(text: str = HEAD) -> bytes:
@@ -40,35 +37,34 @@ def pack_skill(text: str = HEAD) -> bytes:
     return made.getvalue()
 
 
-async def test_a_skill_from_its_upload_to_a_turn_that_reads_it(server: AgentServer) -> None:
-    async with server.client() as client:
-        made = (await client.post("agent/v1/skills", files={"files": ("charts.zip", pack_skill())})).json()
-        assert (made["object"], made["name"], made["latest_version"]) == ("skill", "Charts", "1")
-        parts = [("files[]", ("c/SKILL.md", HEAD.replace("Draws", "Still draws"))), ("files[]", ("c/a/b.txt", "b"))]
-        second = (await client.post(f"agent/v1/skills/{made['id']}/versions", files=parts)).json()
-        assert (second["id"], second["version"], second["files"]) == (f"{made['id']}_v2", "2", ["SKILL.md", "a/b.txt"])
-        listed = (await client.get("agent/v1/skills")).json()
-        assert [skill["description"] for skill in listed["data"]] == ["Still draws charts"]
-        versions = (await client.get(f"agent/v1/skills/{made['id']}/versions")).json()["data"]
-        assert [version["version"] for version in versions] == ["2", "1"]
-        custom = (await client.get("agent/v1/skills", params={"source": "custom"})).json()
-        assert custom["data"][0]["latest_version"] == "2"
-        assert (custom["has_more"], custom["next_page"]) == (False, None)
-        assert (await client.get("agent/v1/skills", params={"source": "anthropic"})).json()["data"] == []
+async def test_a_skill_from_its_upload_to_a_turn_that_reads_it(api: httpx.AsyncClient) -> None:
+    made = (await api.post("agent/v1/skills", files={"files": ("charts.zip", pack_skill())})).json()
+    assert (made["object"], made["name"], made["latest_version"]) == ("skill", "Charts", "1")
+    parts = [("files[]", ("c/SKILL.md", HEAD.replace("Draws", "Still draws"))), ("files[]", ("c/a/b.txt", "b"))]
+    second = (await api.post(f"agent/v1/skills/{made['id']}/versions", files=parts)).json()
+    assert (second["id"], second["version"], second["files"]) == (f"{made['id']}_v2", "2", ["SKILL.md", "a/b.txt"])
+    listed = (await api.get("agent/v1/skills")).json()
+    assert [skill["description"] for skill in listed["data"]] == ["Still draws charts"]
+    versions = (await api.get(f"agent/v1/skills/{made['id']}/versions")).json()["data"]
+    assert [version["version"] for version in versions] == ["2", "1"]
+    custom = (await api.get("agent/v1/skills", params={"source": "custom"})).json()
+    assert custom["data"][0]["latest_version"] == "2"
+    assert (custom["has_more"], custom["next_page"]) == (False, None)
+    assert (await api.get("agent/v1/skills", params={"source": "anthropic"})).json()["data"] == []
 
-        turn = await start_turn(client, "make a chart", skills=[f"{made['id']}@1"])
-        events = await followed(client, turn["turn"])
-        finished = next(event["data"] for event in events if event["type"] == "call.finished")
-        assert (finished["status"], "Use matplotlib." in finished["text"]) == ("success", True)
-        assert text_of(events) == "drawn"
-        items = (await client.get(f"agent/v1/sessions/{turn['session']}/items")).json()["items"]
-        assert not [item for item in items if item["message"]["role"] == "system"], "it is a note of that turn"
+    turn = await start_turn(api, "make a chart", skills=[f"{made['id']}@1"])
+    events = await followed(api, turn["turn"])
+    finished = next(event["data"] for event in events if event["type"] == "call.finished")
+    assert (finished["status"], "Use matplotlib." in finished["text"]) == ("success", True)
+    assert text_of(events) == "drawn"
+    items = (await api.get(f"agent/v1/sessions/{turn['session']}/items")).json()["items"]
+    assert not [item for item in items if item["message"]["role"] == "system"], "it is a note of that turn"
 
-        lost = await start_turn(client, "again", skills=["skill_" + "0" * 32])
-        end = (await followed(client, lost["turn"]))[-1]["data"]
-        assert (end["state"], end["error"]["code"]) == ("failed", "not_found")
-        assert (await client.delete(f"agent/v1/skills/{made['id']}")).json()["deleted"] is True
-        assert (await client.get(f"agent/v1/skills/{made['id']}")).status_code == 404
+    lost = await start_turn(api, "again", skills=["skill_" + "0" * 32])
+    end = (await followed(api, lost["turn"]))[-1]["data"]
+    assert (end["state"], end["error"]["code"]) == ("failed", "not_found")
+    assert (await api.delete(f"agent/v1/skills/{made['id']}")).json()["deleted"] is True
+    assert (await api.get(f"agent/v1/skills/{made['id']}")).status_code == 404
 
 
 NO_SKILLS: list[Json] = [
@@ -97,21 +93,19 @@ async def test_the_official_clients_bring_list_and_delete_skills(server: AgentSe
         assert (await anthropic.beta.skills.delete(brought.id)).type == "skill_deleted"
 
 
-async def test_the_first_form_of_anthropic_s_skills_has_words_for_source_and_version(server: AgentServer) -> None:
-    async with server.client() as client:
-        await client.post("agent/v1/skills", files={"files": ("charts.zip", pack_skill())})
-        for headers, query in (({}, {"source": "custom"}), ({"anthropic-beta": "skills-2025-10-02"}, {})):
-            listed = (await client.get("agent/v1/skills", headers=headers, params=query)).json()
-            assert (listed["data"][0]["source"], listed["data"][0]["latest_version"]) == ("custom", "1")
-            assert (listed["has_more"], listed["next_page"]) == (False, None)
+async def test_the_first_form_of_anthropic_s_skills_has_words_for_source_and_version(api: httpx.AsyncClient) -> None:
+    await api.post("agent/v1/skills", files={"files": ("charts.zip", pack_skill())})
+    for headers, query in (({}, {"source": "custom"}), ({"anthropic-beta": "skills-2025-10-02"}, {})):
+        listed = (await api.get("agent/v1/skills", headers=headers, params=query)).json()
+        assert (listed["data"][0]["source"], listed["data"][0]["latest_version"]) == ("custom", "1")
+        assert (listed["has_more"], listed["next_page"]) == (False, None)
 
 
-async def test_an_upload_that_is_no_skill_is_refused(server: AgentServer) -> None:
-    async with server.client() as client:
-        for files in NO_SKILLS:
-            reply = await client.post("agent/v1/skills", files=files or None)
-            assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_request")
-        assert (await client.get("agent/v1/skills")).json()["data"] == []
+async def test_an_upload_that_is_no_skill_is_refused(api: httpx.AsyncClient) -> None:
+    for files in NO_SKILLS:
+        reply = await api.post("agent/v1/skills", files=files or None)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (400, "invalid_request")
+    assert (await api.get("agent/v1/skills")).json()["data"] == []
 
 
 async def test_a_notebook_asks_and_a_person_trusts_its_folder(server: AgentServer) -> None:
@@ -136,8 +130,7 @@ async def test_a_notebook_asks_and_a_person_trusts_its_folder(server: AgentServe
         xsrf = re.search(r'name="_xsrf" type="hidden" value="([^"]+)"', shown) or re.search(r'value="([^"]+)"', shown)
         assert xsrf
         body = {"decision": "confirmed", "_xsrf": xsrf.group(1)}
-        late = await person.post(page, data=body)
-        assert late.status_code == 409, "the page showed something else"
+        assert (await person.post(page, data=body)).status_code == 409, "the page showed something else"
         asked = (await notebook.post("agent/v1/trust", json={})).json()
         page = httpx.URL(asked["url"]).path
         await person.get(page)

@@ -10,7 +10,8 @@ import pytest
 from tornado.httpclient import HTTPClientError
 
 from tests.jupyter_ext.conftest import ServerFactory
-from tests.page import RawPage, connect, page
+from tests.narrowing import not_none
+from tests.page import Page, RawPage, connect, page
 from tests.server import KERNEL_HEADER, TOKEN, AgentServer, Json, followed, start_turn, text_of
 
 UPGRADE = {
@@ -27,88 +28,83 @@ async def session_of(client: httpx.AsyncClient, id: str) -> str:
     return id
 
 
-async def test_one_page_follows_many_turns_each_event_once_and_in_order(server: AgentServer) -> None:
-    async with server.client() as client, page(server) as mine:
-        turns = [(await start_turn(client, "fast", session=f"many-{number}"))["turn"] for number in range(4)]
-        for turn in turns:
-            await mine.ask("follow", turn=turn)
-        for turn in turns:
-            if not any(said.get("turn") == turn and said["type"] == "turn.finished" for said in mine.said):
-                await mine.until("turn.finished", turn=turn)
-        for turn in turns:
-            heard = mine.events(turn)
-            assert heard == await followed(client, turn)
-            assert [event["seq"] for event in heard] == list(range(1, len(heard) + 1))
-
-
-async def test_a_lost_connection_goes_on_where_it_was(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn = (await start_turn(client, "slow", session="resumed"))["turn"]
-        async with page(server) as first:
-            await first.ask("follow", turn=turn)
-            for _ in range(6):
-                await first.hear()
-        async with page(server) as second:
-            await second.ask("follow", turn=turn, after=first.said[-1]["seq"])
-            rest = await second.turn(turn)
-        assert [*first.events(turn), *rest] == await followed(client, turn)
-
-
-async def test_a_turn_may_be_followed_again_and_left_at_any_time(server: AgentServer) -> None:
-    async with server.client() as client, page(server) as mine:
-        turn = (await start_turn(client, "slow", session="again"))["turn"]
-        for _ in range(50):
-            await mine.ask("follow", turn=turn)
-            await mine.ask("unfollow", turn=turn)
+async def test_one_page_follows_many_turns_each_event_once_and_in_order(api: httpx.AsyncClient, mine: Page) -> None:
+    turns = [(await start_turn(api, "fast", session=f"many-{number}"))["turn"] for number in range(4)]
+    for turn in turns:
         await mine.ask("follow", turn=turn)
-        await mine.until("turn.finished", turn=turn)
-        last = mine.said[max(at for at, said in enumerate(mine.said) if said.get("seq") == 1) :]
-        assert [said["seq"] for said in last] == list(range(1, len(last) + 1))
-        assert last == await followed(client, turn)
+    for turn in turns:
+        if not any(said.get("turn") == turn and said["type"] == "turn.finished" for said in mine.said):
+            await mine.until("turn.finished", turn=turn)
+    for turn in turns:
+        heard = mine.events(turn)
+        assert heard == await followed(api, turn)
+        assert [event["seq"] for event in heard] == list(range(1, len(heard) + 1))
 
 
-async def test_watching_tells_how_it_stands_and_what_changes(server: AgentServer) -> None:
-    async with server.client() as client, page(server) as mine:
-        session = await session_of(client, "watched")
-        await mine.ask("watch", session=session)
-        first = await mine.until("watching", session=session)
-        assert (first["branch"], first["running"]) == ("main", [])
-        turn = (await start_turn(client, "hello", session=session))["turn"]
-        assert (await mine.until("turn.opened"))["turn"] == turn
-        assert (await mine.until("turn.closed"))["state"] == "committed"
-        at = f"agent/v1/sessions/{session}"
-        await client.patch(at, json={"title": "New"})
-        await client.patch(at, json={"tags": ["a"]})
-        await client.post(f"{at}/branches", json={"name": "other"})
-        await client.put(f"{at}/branch", json={"name": "main"})
-        await client.delete(f"{at}/branches/other")
-        await client.post(f"{at}/undo", json={})
-        await client.post(f"{at}/compact", json={})
-        await client.post(f"{at}/clear-outputs", json={"cells": ["c"]})
-        await client.post(f"{at}/clear", json={})
-        await client.delete(at)
-        await mine.until("session.changed", what="deleted")
-        told = [said["what"] for said in mine.said if said["type"] == "session.changed"]
-        assert told == [
-            *("title", "described", "branch", "branch", "branch"),
-            *("undone", "compacted", "outputs", "cleared", "deleted"),
-        ]
-        await mine.ask("watch", session=session)
-        assert (await mine.until("watching"))["revision"] is None
+async def test_a_lost_connection_goes_on_where_it_was(server: AgentServer, api: httpx.AsyncClient) -> None:
+    turn = (await start_turn(api, "slow", session="resumed"))["turn"]
+    async with page(server) as first:
+        await first.ask("follow", turn=turn)
+        for _ in range(6):
+            await first.hear()
+    async with page(server) as second:
+        await second.ask("follow", turn=turn, after=first.said[-1]["seq"])
+        rest = await second.turn(turn)
+    assert [*first.events(turn), *rest] == await followed(api, turn)
 
 
-async def test_what_did_not_happen_is_no_news(server: AgentServer) -> None:
-    async with server.client() as client, page(server) as mine:
-        session = await session_of(client, "unchanged")
-        await mine.ask("watch", session=session)
-        await client.put(f"agent/v1/sessions/{session}/branch", json={"name": "none"})
-        await mine.ask("unwatch", session=session)
-        await mine.ask("ping")
-        await mine.until("pong")
-        await client.patch(f"agent/v1/sessions/{session}", json={"title": "T"})
-        await mine.ask("ping")
-        await mine.until("pong")
-        assert [said["type"] for said in mine.said] == ["watching", "pong", "pong"]
+async def test_a_turn_may_be_followed_again_and_left_at_any_time(api: httpx.AsyncClient, mine: Page) -> None:
+    turn = (await start_turn(api, "slow", session="again"))["turn"]
+    for _ in range(50):
+        await mine.ask("follow", turn=turn)
+        await mine.ask("unfollow", turn=turn)
+    await mine.ask("follow", turn=turn)
+    await mine.until("turn.finished", turn=turn)
+    last = mine.said[max(at for at, said in enumerate(mine.said) if said.get("seq") == 1) :]
+    assert [said["seq"] for said in last] == list(range(1, len(last) + 1))
+    assert last == await followed(api, turn)
+
+
+async def test_watching_tells_how_it_stands_and_what_changes(api: httpx.AsyncClient, mine: Page) -> None:
+    session = await session_of(api, "watched")
+    await mine.ask("watch", session=session)
+    first = await mine.until("watching", session=session)
+    assert (first["branch"], first["running"]) == ("main", [])
+    turn = (await start_turn(api, "hello", session=session))["turn"]
+    assert (await mine.until("turn.opened"))["turn"] == turn
+    assert (await mine.until("turn.closed"))["state"] == "committed"
+    at = f"agent/v1/sessions/{session}"
+    await api.patch(at, json={"title": "New"})
+    await api.patch(at, json={"tags": ["a"]})
+    await api.post(f"{at}/branches", json={"name": "other"})
+    await api.put(f"{at}/branch", json={"name": "main"})
+    await api.delete(f"{at}/branches/other")
+    await api.post(f"{at}/undo", json={})
+    await api.post(f"{at}/compact", json={})
+    await api.post(f"{at}/clear-outputs", json={"cells": ["c"]})
+    await api.post(f"{at}/clear", json={})
+    await api.delete(at)
+    await mine.until("session.changed", what="deleted")
+    told = [said["what"] for said in mine.said if said["type"] == "session.changed"]
+    assert told == [
+        *("title", "described", "branch", "branch", "branch"),
+        *("undone", "compacted", "outputs", "cleared", "deleted"),
+    ]
+    await mine.ask("watch", session=session)
+    assert (await mine.until("watching"))["revision"] is None
+
+
+async def test_what_did_not_happen_is_no_news(api: httpx.AsyncClient, mine: Page) -> None:
+    session = await session_of(api, "unchanged")
+    await mine.ask("watch", session=session)
+    await api.put(f"agent/v1/sessions/{session}/branch", json={"name": "none"})
+    await mine.ask("unwatch", session=session)
+    await mine.ask("ping")
+    await mine.until("pong")
+    await api.patch(f"agent/v1/sessions/{session}", json={"title": "T"})
+    await mine.ask("ping")
+    await mine.until("pong")
+    assert [said["type"] for said in mine.said] == ["watching", "pong", "pong"]
 
 
 async def test_a_question_is_news_for_who_only_watches(agent_server: ServerFactory) -> None:
@@ -137,30 +133,30 @@ async def test_a_question_is_news_for_who_only_watches(agent_server: ServerFacto
         assert (await mine.until("binding.changed"))["session"] is None
 
 
-async def test_a_page_serves_kernels_that_are_there(server: AgentServer) -> None:
+async def test_a_page_serves_kernels_that_are_there(server: AgentServer, mine: Page) -> None:
     kernel = await server.start_kernel("served.ipynb")
 
-    async with page(server) as mine:
-        await mine.ask("serve", kernel=kernel, tools=["insert_cell"])
-        await mine.ask("serve", kernel="none", tools=["insert_cell"])
-        refused = await mine.until("error")
-        assert refused["error"]["code"] == "not_found"
-        assert refused["about"] == {"do": "serve", "kernel": "none"}
-        await mine.ask("unserve", kernel=kernel)
-        await mine.ask("ping")
-        await mine.until("pong")
-        assert len(mine.said) == 2
+    await mine.ask("serve", kernel=kernel, tools=["insert_cell"])
+    await mine.ask("serve", kernel="none", tools=["insert_cell"])
+    refused = await mine.until("error")
+    assert refused["error"]["code"] == "not_found"
+    assert refused["about"] == {"do": "serve", "kernel": "none"}
+    await mine.ask("unserve", kernel=kernel)
+    await mine.ask("ping")
+    await mine.until("pong")
+    assert len(mine.said) == 2
 
 
-async def test_a_pong_confirms_the_tools_that_a_page_announced_before_its_ping(server: AgentServer) -> None:
+async def test_a_pong_confirms_the_tools_that_a_page_announced_before_its_ping(
+    server: AgentServer, api: httpx.AsyncClient, mine: Page
+) -> None:
     kernel = await server.start_kernel("announced.ipynb")
 
-    async with server.client() as client, page(server) as mine:
-        await mine.ask("serve", kernel=kernel, tools=["live_document", "insert_cell"])
-        await mine.ask("ping")
-        await mine.until("pong")
-        listed = (await client.post("agent/v1/tools", json={"kernel": kernel})).json()["tools"]
-        assert "insert_cell" in {tool["name"] for tool in listed}
+    await mine.ask("serve", kernel=kernel, tools=["live_document", "insert_cell"])
+    await mine.ask("ping")
+    await mine.until("pong")
+    listed = (await api.post("agent/v1/tools", json={"kernel": kernel})).json()["tools"]
+    assert "insert_cell" in {tool["name"] for tool in listed}
 
 
 @pytest.mark.parametrize(
@@ -171,8 +167,7 @@ async def test_who_may_not_connect(server: AgentServer, headers: dict[str, str])
     with pytest.raises(HTTPClientError) as refused:
         await connect(server, headers)
     assert refused.value.code == 401
-    assert refused.value.response is not None
-    assert json.loads(refused.value.response.body)["error"]["code"] == "unauthenticated"
+    assert json.loads(not_none(refused.value.response).body)["error"]["code"] == "unauthenticated"
 
 
 async def test_a_token_in_a_header_does_not_let_a_page_of_another_site_in(server: AgentServer) -> None:
@@ -198,29 +193,27 @@ async def test_a_page_of_another_site_can_not_use_the_cookie(server: AgentServer
     assert reply.json()["error"]["message"] == "Pages of other origins may not call this server."
 
 
-async def test_a_refusal_before_the_connection_is_an_answer_like_others(server: AgentServer) -> None:
-    async with server.client() as client:
-        for left_out in UPGRADE:
-            headers = {name: value for name, value in UPGRADE.items() if name != left_out}
-            reply = await client.get("agent/v1/socket", headers={"Connection": "keep-alive", **headers})
-            assert reply.status_code == 400, left_out
-            assert reply.json()["error"]["code"] == "invalid_request"
-            assert reply.json()["error"]["request_id"] == reply.headers["X-Request-ID"]
+async def test_a_refusal_before_the_connection_is_an_answer_like_others(api: httpx.AsyncClient) -> None:
+    for left_out in UPGRADE:
+        headers = {name: value for name, value in UPGRADE.items() if name != left_out}
+        reply = await api.get("agent/v1/socket", headers={"Connection": "keep-alive", **headers})
+        assert reply.status_code == 400, left_out
+        assert reply.json()["error"]["code"] == "invalid_request"
+        assert reply.json()["error"]["request_id"] == reply.headers["X-Request-ID"]
 
 
-async def test_malformed_messages_are_refused_and_the_connection_stays(server: AgentServer) -> None:
+async def test_malformed_messages_are_refused_and_the_connection_stays(mine: Page) -> None:
     deep = "[" * 30_000
     bad: list[str | bytes] = ["", "null", "[]", "{}", '{"do": "fly"}', '{"do": "follow"}', deep, b"\x00\xff", b"{}"]
     bad += ['{"do": "follow", "turn": "t", "after": -1}', '{"do": "watch", "session": "", "kernel": ""}']
     bad += ['{"do": "ping", "more": 1}', '{"do": "serve", "kernel": "k", "tools": [1]}']
-    async with page(server) as mine:
-        for message in bad:
-            await mine.socket.write_message(message, binary=isinstance(message, bytes))
-            refused = await mine.hear()
-            assert refused is not None, message
-            assert (refused["type"], refused["error"]["code"]) == ("error", "invalid_request"), message
-        await mine.ask("follow", turn="none")
-        assert await mine.hear() == {"type": "unknown.turn", "turn": "none"}
+    for message in bad:
+        await mine.socket.write_message(message, binary=isinstance(message, bytes))
+        refused = await mine.hear()
+        assert refused is not None, message
+        assert (refused["type"], refused["error"]["code"]) == ("error", "invalid_request"), message
+    await mine.ask("follow", turn="none")
+    assert await mine.hear() == {"type": "unknown.turn", "turn": "none"}
 
 
 @pytest.mark.parametrize(
@@ -233,17 +226,14 @@ async def test_malformed_messages_are_refused_and_the_connection_stays(server: A
         ),
     ],
 )
-async def test_an_unknown_message_is_refused_with_the_known_ones(server: AgentServer, message: str, words: str) -> None:
-    async with page(server) as mine:
-        await mine.socket.write_message(message)
-        refused = await mine.hear()
-        assert refused is not None
-        assert refused["error"]["message"] == words
+async def test_an_unknown_message_is_refused_with_the_known_ones(mine: Page, message: str, words: str) -> None:
+    await mine.socket.write_message(message)
+    assert not_none(await mine.hear())["error"]["message"] == words
 
 
 @pytest.mark.parametrize(("opcode", "payload"), [(1, b"x" * 70_000), (1, b"\xff\xfe"), (3, b"x"), (2, b"x" * 70_000)])
 async def test_a_frame_that_is_too_large_or_no_frame_ends_the_connection(
-    server: AgentServer, opcode: int, payload: bytes
+    server: AgentServer, mine: Page, opcode: int, payload: bytes
 ) -> None:
     raw = await RawPage.connect(server)
     raw.send(payload, opcode)
@@ -255,34 +245,30 @@ async def test_a_frame_that_is_too_large_or_no_frame_ends_the_connection(
             pass
         finally:
             await raw.close()
-    async with page(server) as mine:
-        await mine.ask("ping")
-        assert await mine.hear() == {"type": "pong"}
+    await mine.ask("ping")
+    assert await mine.hear() == {"type": "pong"}
 
 
-async def test_ten_thousand_frames_are_answered_in_order(server: AgentServer) -> None:
-    async with page(server) as mine:
-
-        async def ask() -> None:
-            for number in range(10_000):
-                await mine.ask("follow", turn=f"none-{number}")
-
-        asking = asyncio.create_task(ask())
+async def test_ten_thousand_frames_are_answered_in_order(mine: Page) -> None:
+    async def ask() -> None:
         for number in range(10_000):
-            assert await mine.hear() == {"type": "unknown.turn", "turn": f"none-{number}"}
-        await asking
+            await mine.ask("follow", turn=f"none-{number}")
+
+    asking = asyncio.create_task(ask())
+    for number in range(10_000):
+        assert await mine.hear() == {"type": "unknown.turn", "turn": f"none-{number}"}
+    await asking
 
 
-async def test_a_page_holds_no_more_than_it_may(server: AgentServer) -> None:
-    async with page(server) as mine:
-        for number in range(201):
-            await mine.ask("watch", session=f"held-{number}")
-        refused = await mine.until("error")
-        assert refused["error"]["code"] == "quota_exceeded"
-        assert refused["about"] == {"do": "watch", "session": "held-200"}
-        await mine.ask("unwatch", session="held-0")
-        await mine.ask("watch", session="held-200")
-        await mine.until("watching", session="held-200")
+async def test_a_page_holds_no_more_than_it_may(mine: Page) -> None:
+    for number in range(201):
+        await mine.ask("watch", session=f"held-{number}")
+    refused = await mine.until("error")
+    assert refused["error"]["code"] == "quota_exceeded"
+    assert refused["about"] == {"do": "watch", "session": "held-200"}
+    await mine.ask("unwatch", session="held-0")
+    await mine.ask("watch", session="held-200")
+    await mine.until("watching", session="held-200")
 
 
 async def test_the_server_says_that_it_stops_and_turns_end_before(agent_server: ServerFactory) -> None:

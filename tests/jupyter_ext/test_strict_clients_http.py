@@ -159,8 +159,7 @@ def test_responses_and_their_events_are_openais(http: httpx.Client, name: str) -
     if RESPONSES[name].get("store", True):
         id = events[0][1]["response"]["id"]
         check(openai.types.responses.Response, http.get(f"agent/v1/responses/{id}").json())
-        again = read_events(http.get(f"agent/v1/responses/{id}?stream=true"))
-        assert again == events
+        assert read_events(http.get(f"agent/v1/responses/{id}?stream=true")) == events
         items = http.get(f"agent/v1/responses/{id}/input_items").json()
         check(openai.types.responses.ResponseItemList, items)
 

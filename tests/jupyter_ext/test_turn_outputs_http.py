@@ -42,8 +42,7 @@ async def outputs_of(client: Any, turn: str) -> list[Json]:
 
 
 async def test_a_stored_turn_has_the_outputs_that_its_cell_would_have(agent_server: ServerFactory) -> None:
-    server = await agent_server(SCRIPT)
-    async with server.client() as client:
+    async with (await agent_server(SCRIPT)).client() as client:
         turn = (await start_turn(client, "compute", session="s", cell="c1", where="sandbox"))["turn"]
         await followed(client, turn)
         outputs = await outputs_of(client, turn)

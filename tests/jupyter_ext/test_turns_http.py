@@ -21,38 +21,35 @@ async def messages(client: httpx.AsyncClient, session: str) -> list[tuple[str, s
     return [(item["message"]["role"], item["message"]["content"]) for item in items]
 
 
-async def test_a_turn_runs_through_http_and_its_answer_is_stored(server: AgentServer) -> None:
-    async with server.client() as client:
-        started = await start_turn(client, "hello")
-        events = await followed(client, started["turn"])
-        assert text_of(events) == "Hello."
-        assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
-        assert end_of(events) == ("committed", "")
-        assert await messages(client, started["session"]) == [("user", "hello"), ("assistant", "Hello.")]
+async def test_a_turn_runs_through_http_and_its_answer_is_stored(api: httpx.AsyncClient) -> None:
+    started = await start_turn(api, "hello")
+    events = await followed(api, started["turn"])
+    assert text_of(events) == "Hello."
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert end_of(events) == ("committed", "")
+    assert await messages(api, started["session"]) == [("user", "hello"), ("assistant", "Hello.")]
 
 
-async def test_a_client_that_was_lost_resumes_without_a_gap_or_a_repeat(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn = (await start_turn(client, "slow"))["turn"]
-        before: list[Json] = []
-        async for event in follow(client, turn):
-            before.append(event)
-            if len(before) == 8:
-                break
-        await asyncio.sleep(0.3)
-        after = [event async for event in follow(client, turn, last_event_id=before[-1]["seq"])]
-        assert text_of([*before, *after]) == SLOW["text"]
-        assert end_of(after) == ("committed", "")
-        whole = await followed(client, turn)
-        assert text_of(whole) == SLOW["text"]
+async def test_a_client_that_was_lost_resumes_without_a_gap_or_a_repeat(api: httpx.AsyncClient) -> None:
+    turn = (await start_turn(api, "slow"))["turn"]
+    before: list[Json] = []
+    async for event in follow(api, turn):
+        before.append(event)
+        if len(before) == 8:
+            break
+    await asyncio.sleep(0.3)
+    after = [event async for event in follow(api, turn, last_event_id=before[-1]["seq"])]
+    assert text_of([*before, *after]) == SLOW["text"]
+    assert end_of(after) == ("committed", "")
+    whole = await followed(api, turn)
+    assert text_of(whole) == SLOW["text"]
 
 
-async def test_a_turn_that_is_refused_leaves_no_session_behind(server: AgentServer) -> None:
-    async with server.client() as client:
-        body = {"prompt": "read", "session": "for a refused turn", "inputs": ["file_of_nobody"]}
-        refused = await client.post("agent/v1/turns", json=body)
-        assert (refused.status_code, refused.json()["error"]["code"]) == (404, "file_not_found")
-        assert (await client.get("agent/v1/sessions/for%20a%20refused%20turn")).status_code == 404
+async def test_a_turn_that_is_refused_leaves_no_session_behind(api: httpx.AsyncClient) -> None:
+    body = {"prompt": "read", "session": "for a refused turn", "inputs": ["file_of_nobody"]}
+    refused = await api.post("agent/v1/turns", json=body)
+    assert (refused.status_code, refused.json()["error"]["code"]) == (404, "file_not_found")
+    assert (await api.get("agent/v1/sessions/for%20a%20refused%20turn")).status_code == 404
 
 
 async def test_a_reader_that_leaves_does_not_end_the_turn(server: AgentServer) -> None:
@@ -73,51 +70,48 @@ async def test_two_readers_see_the_same_numbering(server: AgentServer) -> None:
         assert await early == late
 
 
-async def test_a_cancelled_turn_keeps_its_partial_answer_and_the_reason(server: AgentServer) -> None:
-    async with server.client() as client:
-        started = await start_turn(client, "hang")
-        await wait_for_event(client, started["turn"], "text.delta")
-        path = f"agent/v1/turns/{started['turn']}/cancel"
-        assert (await client.post(path, json={"reason": "not now"})).json() == {"state": "cancelled"}
-        assert (await client.post(path, json={"reason": "again"})).json() == {"state": "cancelled"}
-        assert end_of(await followed(client, started["turn"])) == ("cancelled", "not now")
-        assert await messages(client, started["session"]) == [("user", "hang"), ("assistant", "It begins")]
-        seen = (await client.get(f"agent/v1/turns/{started['turn']}")).json()
-        assert (seen["state"], seen["reason"], seen["running"]) == ("cancelled", "not now", False)
+async def test_a_cancelled_turn_keeps_its_partial_answer_and_the_reason(api: httpx.AsyncClient) -> None:
+    started = await start_turn(api, "hang")
+    await wait_for_event(api, started["turn"], "text.delta")
+    path = f"agent/v1/turns/{started['turn']}/cancel"
+    assert (await api.post(path, json={"reason": "not now"})).json() == {"state": "cancelled"}
+    assert (await api.post(path, json={"reason": "again"})).json() == {"state": "cancelled"}
+    assert end_of(await followed(api, started["turn"])) == ("cancelled", "not now")
+    assert await messages(api, started["session"]) == [("user", "hang"), ("assistant", "It begins")]
+    seen = (await api.get(f"agent/v1/turns/{started['turn']}")).json()
+    assert (seen["state"], seen["reason"], seen["running"]) == ("cancelled", "not now", False)
 
 
-async def test_turns_of_a_session_run_one_at_a_time_in_the_order_they_came(server: AgentServer) -> None:
-    async with server.client() as client:
-        first = await start_turn(client, "hang")
-        session = first["session"]
-        await wait_for_event(client, first["turn"], "text.delta")
-        second = await start_turn(client, "second", session=session)
-        third = await start_turn(client, "third", session=session)
-        refused = await client.post("agent/v1/turns", json={"prompt": "now", "session": session, "queue": False})
-        assert refused.status_code == 409
-        assert refused.json()["error"]["code"] == "session_busy"
-        other = await start_turn(client, "elsewhere")
-        assert end_of(await followed(client, other["turn"])) == ("committed", "")
-        await client.post(f"agent/v1/turns/{first['turn']}/cancel", json={})
-        queued = await followed(client, third["turn"])
-        positions = [event["data"]["position"] for event in queued if event["type"] == "queued"]
-        assert positions == [2, 1]
-        assert end_of(queued) == ("committed", "")
-        said = [text for role, text in await messages(client, session) if role == "user"]
-        assert said == ["hang", "second", "third"]
-        assert end_of(await followed(client, second["turn"])) == ("committed", "")
+async def test_turns_of_a_session_run_one_at_a_time_in_the_order_they_came(api: httpx.AsyncClient) -> None:
+    first = await start_turn(api, "hang")
+    session = first["session"]
+    await wait_for_event(api, first["turn"], "text.delta")
+    second = await start_turn(api, "second", session=session)
+    third = await start_turn(api, "third", session=session)
+    refused = await api.post("agent/v1/turns", json={"prompt": "now", "session": session, "queue": False})
+    assert refused.status_code == 409
+    assert refused.json()["error"]["code"] == "session_busy"
+    other = await start_turn(api, "elsewhere")
+    assert end_of(await followed(api, other["turn"])) == ("committed", "")
+    await api.post(f"agent/v1/turns/{first['turn']}/cancel", json={})
+    queued = await followed(api, third["turn"])
+    positions = [event["data"]["position"] for event in queued if event["type"] == "queued"]
+    assert positions == [2, 1]
+    assert end_of(queued) == ("committed", "")
+    said = [text for role, text in await messages(api, session) if role == "user"]
+    assert said == ["hang", "second", "third"]
+    assert end_of(await followed(api, second["turn"])) == ("committed", "")
 
 
-async def test_a_queued_turn_can_be_cancelled_and_leaves_nothing_behind(server: AgentServer) -> None:
-    async with server.client() as client:
-        first = await start_turn(client, "hang")
-        await wait_for_event(client, first["turn"], "text.delta")
-        second = await start_turn(client, "never", session=first["session"])
-        reply = await client.post(f"agent/v1/turns/{second['turn']}/cancel", json={"reason": "changed my mind"})
-        assert reply.json() == {"state": "cancelled"}
-        assert end_of(await followed(client, second["turn"])) == ("cancelled", "changed my mind")
-        await client.post(f"agent/v1/turns/{first['turn']}/cancel", json={})
-        assert ("user", "never") not in await messages(client, first["session"])
+async def test_a_queued_turn_can_be_cancelled_and_leaves_nothing_behind(api: httpx.AsyncClient) -> None:
+    first = await start_turn(api, "hang")
+    await wait_for_event(api, first["turn"], "text.delta")
+    second = await start_turn(api, "never", session=first["session"])
+    reply = await api.post(f"agent/v1/turns/{second['turn']}/cancel", json={"reason": "changed my mind"})
+    assert reply.json() == {"state": "cancelled"}
+    assert end_of(await followed(api, second["turn"])) == ("cancelled", "changed my mind")
+    await api.post(f"agent/v1/turns/{first['turn']}/cancel", json={})
+    assert ("user", "never") not in await messages(api, first["session"])
 
 
 async def test_a_server_killed_in_a_turn_leaves_it_closed_as_interrupted_and_the_session_goes_on(
@@ -136,8 +130,7 @@ async def test_a_server_killed_in_a_turn_leaves_it_closed_as_interrupted_and_the
         assert bound["session"]["id"] == session
         found = (await client.get(f"agent/v1/turns/{broken['turn']}")).json()
         assert (found["state"], found["running"]) == ("interrupted", False)
-        replayed = await followed(client, broken["turn"])
-        assert replayed[-1]["data"]["state"] == "interrupted"
+        assert (await followed(client, broken["turn"]))[-1]["data"]["state"] == "interrupted"
         resumed = await followed(client, broken["turn"], after=7)
         assert [(event["seq"], event["type"]) for event in resumed] == [(8, "notice"), (9, "turn.finished")]
         again = await start_turn(client, "hello", session=session)
@@ -179,29 +172,28 @@ async def test_two_servers_with_an_untitled_notebook_each_keep_apart_and_one_res
         assert text_of(events) == SLOW["text"]
 
 
-async def test_live_code_is_claimed_once_and_its_output_reaches_the_readers(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn = (await start_turn(client, "live", client_tools=["python"], answers=["python.live"]))["turn"]
-        asked = await wait_for_event(client, turn, "approval.required")
-        assert asked["data"]["code"] == "1 + 1"
-        approval = f"agent/v1/agent/approvals/{asked['data']['approval']}"
-        assert (await client.post(approval, json={"decision": "approve"})).json()["status"] == "resolved"
-        offered = await wait_for_event(client, turn, "call.offered")
-        call = offered["data"]["call"]
-        claims = f"agent/v1/turns/{turn}/claims"
-        claim = (await client.post(claims, json={"call": call, "client": "test"})).json()
-        assert (claim["name"], claim["arguments"]) == ("python", {"code": "1 + 1"})
-        assert (await client.post(claims, json={"call": call, "client": "late"})).status_code == 409
-        token = {"token": claim["token"]}
-        said = {"action": "output", "stream": "stdout", "text": "counting\n", **token}
-        assert (await client.post(f"{claims}/{call}", json=said)).json() == {}
-        assert (await client.post(f"{claims}/{call}", json={"action": "renew", "token": "wrong"})).status_code == 409
-        done = {"action": "finish", "status": "success", "text": "2", "media": [], "shown": True, **token}
-        assert (await client.post(f"{claims}/{call}", json=done)).json() == {}
-        events = await followed(client, turn)
-        assert text_of(events) == "Hello."
-        outputs = [event["data"] for event in events if event["type"] in ("call.output", "call.finished")]
-        assert [output["text"] for output in outputs] == ["counting\n", "2"]
+async def test_live_code_is_claimed_once_and_its_output_reaches_the_readers(api: httpx.AsyncClient) -> None:
+    turn = (await start_turn(api, "live", client_tools=["python"], answers=["python.live"]))["turn"]
+    asked = await wait_for_event(api, turn, "approval.required")
+    assert asked["data"]["code"] == "1 + 1"
+    approval = f"agent/v1/agent/approvals/{asked['data']['approval']}"
+    assert (await api.post(approval, json={"decision": "approve"})).json()["status"] == "resolved"
+    offered = await wait_for_event(api, turn, "call.offered")
+    call = offered["data"]["call"]
+    claims = f"agent/v1/turns/{turn}/claims"
+    claim = (await api.post(claims, json={"call": call, "client": "test"})).json()
+    assert (claim["name"], claim["arguments"]) == ("python", {"code": "1 + 1"})
+    assert (await api.post(claims, json={"call": call, "client": "late"})).status_code == 409
+    token = {"token": claim["token"]}
+    said = {"action": "output", "stream": "stdout", "text": "counting\n", **token}
+    assert (await api.post(f"{claims}/{call}", json=said)).json() == {}
+    assert (await api.post(f"{claims}/{call}", json={"action": "renew", "token": "wrong"})).status_code == 409
+    done = {"action": "finish", "status": "success", "text": "2", "media": [], "shown": True, **token}
+    assert (await api.post(f"{claims}/{call}", json=done)).json() == {}
+    events = await followed(api, turn)
+    assert text_of(events) == "Hello."
+    outputs = [event["data"] for event in events if event["type"] in ("call.output", "call.finished")]
+    assert [output["text"] for output in outputs] == ["counting\n", "2"]
 
 
 async def test_a_turn_gives_no_more_than_twenty_deltas_a_second(server: AgentServer) -> None:
@@ -215,17 +207,16 @@ async def test_a_turn_gives_no_more_than_twenty_deltas_a_second(server: AgentSer
 
 
 @pytest.mark.slow
-async def test_a_silent_stream_shows_that_it_lives(server: AgentServer) -> None:
-    async with server.client() as client:
-        turn = (await start_turn(client, "hang"))["turn"]
-        async with client.stream("GET", f"agent/v1/turns/{turn}/events") as reply:
-            assert reply.headers["X-Accel-Buffering"] == "no"
-            assert reply.headers["Content-Type"].startswith("text/event-stream")
-            async with asyncio.timeout(40):
-                async for line in reply.aiter_lines():
-                    if line == ": keep-alive":
-                        break
-        await client.post(f"agent/v1/turns/{turn}/cancel", json={})
+async def test_a_silent_stream_shows_that_it_lives(api: httpx.AsyncClient) -> None:
+    turn = (await start_turn(api, "hang"))["turn"]
+    async with api.stream("GET", f"agent/v1/turns/{turn}/events") as reply:
+        assert reply.headers["X-Accel-Buffering"] == "no"
+        assert reply.headers["Content-Type"].startswith("text/event-stream")
+        async with asyncio.timeout(40):
+            async for line in reply.aiter_lines():
+                if line == ": keep-alive":
+                    break
+    await api.post(f"agent/v1/turns/{turn}/cancel", json={})
 
 
 async def test_the_mistakes_of_a_client_are_told_in_words(server: AgentServer) -> None:
@@ -283,20 +274,19 @@ async def test_a_server_that_is_stopped_closes_its_turns_and_leaves_no_process(a
         assert (found["state"], found["reason"]) == ("cancelled", "the server was stopped")
 
 
-async def test_a_running_turn_counts_as_activity_of_the_server(server: AgentServer) -> None:
-    async with server.client() as client:
-        started = await start_turn(client, "hang")
+async def test_a_running_turn_counts_as_activity_of_the_server(api: httpx.AsyncClient) -> None:
+    started = await start_turn(api, "hang")
 
-        async def after(pause_s: float) -> str:
-            await asyncio.sleep(pause_s)
-            return str((await client.get("api/status?no_track_activity=1")).json()["last_activity"])
+    async def after(pause_s: float) -> str:
+        await asyncio.sleep(pause_s)
+        return str((await api.get("api/status?no_track_activity=1")).json()["last_activity"])
 
-        async with asyncio.timeout(60):
-            for _ in range(2):  # the request that started the turn is activity too
-                last = await after(0)
-                while await after(0.5) == last:
-                    pass
-            await client.post(f"agent/v1/turns/{started['turn']}/cancel", json={})
-            last = await after(1.5)
-            while (now := await after(2.5)) != last:
-                last = now
+    async with asyncio.timeout(60):
+        for _ in range(2):  # the request that started the turn is activity too
+            last = await after(0)
+            while await after(0.5) == last:
+                pass
+        await api.post(f"agent/v1/turns/{started['turn']}/cancel", json={})
+        last = await after(1.5)
+        while (now := await after(2.5)) != last:
+            last = now

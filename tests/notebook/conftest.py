@@ -11,15 +11,13 @@ from tests.server import AgentServer
 
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    """One server for the module, with its SCRIPT and TRAITS; Python code runs live unless the TRAITS say otherwise. The
-    rounds of a script are played once, so each test has its own words.
+    """One server for the module, with its SCRIPT, TRAITS and ENV; Python code runs live unless the TRAITS say
+    otherwise. The rounds of a script are played once, so each test has its own words.
     """
-    directory = tmp_path_factory.mktemp("server")
-    traits = {"python_in": "live", **getattr(request.module, "TRAITS", {})}
-    server = AgentServer(directory, request.module.SCRIPT, traits)
-    asyncio.run(server.start())
-    yield server
-    server.sweep()
+    module, directory = request.module, tmp_path_factory.mktemp("server")
+    traits = {"python_in": "live", **getattr(module, "TRAITS", {})}
+    with AgentServer(directory, module.SCRIPT, traits, env=getattr(module, "ENV", {})) as server:
+        yield asyncio.run(server.start())
 
 
 @pytest.fixture(scope="module")

@@ -123,8 +123,7 @@ async def test_the_last_answer_and_an_earlier_one_are_shown_again_without_a_mode
     await notebook.run('%agent ask "and the last"')
     first = await notebook.run("%agent show 1")
     assert first.plain.startswith("Stored answer of 20")
-    last = await notebook.run("%agent show")
-    assert last.turn["turn"] != first.turn["turn"]
+    assert (await notebook.run("%agent show")).turn["turn"] != first.turn["turn"]
     assert (await notebook.run(f"%agent show {first.turn['turn']}")).turn["turn"] == first.turn["turn"]
     assert (
         "there is no turn 7; the turns of this conversation have the numbers 1 to 2."
@@ -181,19 +180,18 @@ async def test_where_a_person_wants_no_draft_the_fix_is_proposed_as_it_was_writt
 
 
 async def test_fix_has_the_facts_of_the_failing_line(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
-    await notebook.run(
+    await fresh_notebook.run(
         "import pandas as pd\nrain = pd.DataFrame({'mm': [1.5, 2.0]})\nother = pd.DataFrame({'unrelated': [1]})"
     )
-    await notebook.run("print(len(other))\nhalf = (\n    rain.mm.mean() +\n    'x')", cell="broken")
-    await notebook.run("%agent fix stubbornly", [])
-    hidden, *_ = await notebook.messages()
+    await fresh_notebook.run("print(len(other))\nhalf = (\n    rain.mm.mean() +\n    'x')", cell="broken")
+    await fresh_notebook.run("%agent fix stubbornly", [])
+    hidden, *_ = await fresh_notebook.messages()
     assert "rain: DataFrame, 2 rows" in hidden["content"]
     assert "mm float64" in hidden["content"]
     assert "unrelated" not in hidden["content"], "only what stands in the failing statement"
-    await notebook.run("print(rian.mm)", cell="misspelt")
-    await notebook.run("%agent fix", [])
-    hidden = [message["content"] for message in await notebook.messages() if message.get("hidden")][-1]
+    await fresh_notebook.run("print(rian.mm)", cell="misspelt")
+    await fresh_notebook.run("%agent fix", [])
+    hidden = [message["content"] for message in await fresh_notebook.messages() if message.get("hidden")][-1]
     assert "rain: DataFrame, 2 rows" in hidden, "called alike"
 
 

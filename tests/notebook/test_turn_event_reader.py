@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import ClassVar
 
 import pytest
@@ -16,6 +14,7 @@ from agent_kernel.notebook import turn_event_reader
 from agent_kernel.notebook.server_client import ServerClient
 from agent_kernel.notebook.turn_event_reader import TurnEvents
 from jupyter_ext.api.http.sse import encode
+from tests.http_server import Answer, http_server
 
 START, END = TurnStarted("m", True, "sandbox"), TurnFinished("interrupted", "", 1, {})
 
@@ -25,23 +24,19 @@ def stream(*bodies: EventBody, first: int = 1) -> bytes:
     return b"".join(encode(event.to_json(), event.body.type, event.seq) for event in events)
 
 
-class Handler(BaseHTTPRequestHandler):
+class Handler:
     """Sends the answers in turn and closes each connection: bytes are sent as a stream, an error as a refusal."""
 
     answers: ClassVar[list[tuple[dict[str, str], bytes | AgentKernelError]]] = []
     paths: ClassVar[list[str]] = []
 
-    def do_GET(self) -> None:
-        self.paths.append(self.path)
-        headers, answer = self.answers.pop(0)
-        self.send_response(200 if isinstance(answer, bytes) else 404)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(answer if isinstance(answer, bytes) else encode({"error": answer.to_json()})[6:])
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+    @classmethod
+    def answer(cls, path: str, body: bytes) -> Answer:
+        cls.paths.append(path)
+        headers, answer = cls.answers.pop(0)
+        if isinstance(answer, bytes):
+            return 200, headers, answer
+        return 404, headers, encode({"error": answer.to_json()})[6:]
 
 
 @pytest.fixture
@@ -49,12 +44,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerClient]:
     monkeypatch.setattr(turn_event_reader, "PAUSES_S", (0.0, 0.0))
     monkeypatch.setattr(Handler, "answers", [])
     monkeypatch.setattr(Handler, "paths", [])
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield ServerClient(f"http://127.0.0.1:{listening.server_port}/", "k", "token")
-        listening.shutdown()
-        thread.join()
+    with http_server(Handler.answer) as url:
+        yield ServerClient(f"{url}/", "k", "token")
 
 
 def test_a_stream_that_ends_early_is_read_on_at_its_position(server: ServerClient) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 
+from tests.narrowing import not_none
 from tests.server import PLAIN, ROOT, free_port
 
 PROXY = "configurable-http-proxy@5"
@@ -157,8 +158,7 @@ class Hub:
 
     @property
     def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
+        return not_none(self._process).pid
 
     @property
     def service_url(self) -> str:
@@ -233,7 +233,6 @@ class Hub:
         return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=START_S, **PLAIN)
 
     async def _until_up(self) -> None:
-        assert self._process is not None
         end = time.monotonic() + START_S
         async with self._client() as http:
             while True:
@@ -242,7 +241,7 @@ class Hub:
                         return
                 except httpx.HTTPError:
                     pass
-                assert self._process.poll() is None, self.log.read_text()[-4000:]
+                assert not_none(self._process).poll() is None, self.log.read_text()[-4000:]
                 assert time.monotonic() < end, self.log.read_text()[-4000:]
                 await asyncio.sleep(0.2)
 

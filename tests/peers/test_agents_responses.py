@@ -28,11 +28,8 @@ SCRIPT: list[Json] = [
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path, SCRIPT)
-    try:
+    with AgentServer(tmp_path, SCRIPT) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
 
 
 def test_agents_work_over_responses(agents_python: str, server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,8 @@ def copy_and_read(scheme: str, file: Path, store: Path, read: Callable[[SqliteSt
     assert main(["sessions", "copy", f"{scheme}:{file}", f"sqlite:{store}"]) == 0
 
     async def run() -> Read:
-        opened = SqliteStore(store)
-        try:
+        async with aclosing(SqliteStore(store)) as opened:
             return await read(opened, file)
-        finally:
-            await opened.aclose()
 
     return asyncio.run(run())
 

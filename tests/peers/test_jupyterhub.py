@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -105,21 +105,20 @@ async def test_another_user_cannot_open_the_page_on_which_a_person_confirms(ada:
 @contextmanager
 def pages(*users: HubUser) -> Iterator[list[Lab]]:
     """A page of each user, who has logged in by the form of the hub, in a browser that the users do not share."""
-    with sync_playwright() as playwright:
-        chrome = playwright.chromium.launch(executable_path=chromium(), headless=True, args=list(FLAGS))
-        try:
-            labs = []
-            for user in users:
-                page = chrome.new_context(viewport={"width": 1400, "height": 1000}).new_page()
-                page.goto(f"{user.hub_url}hub/login")
-                page.get_by_label("Username:").fill(user.name)
-                page.get_by_label("Password:").fill(PASSWORD)
-                page.get_by_role("button", name="Sign in").click()
-                page.wait_for_url("**/user/**")
-                labs.append(Lab(page, user.url, ""))
-            yield labs
-        finally:
-            chrome.close()
+    with (
+        sync_playwright() as playwright,
+        closing(playwright.chromium.launch(executable_path=chromium(), headless=True, args=list(FLAGS))) as chrome,
+    ):
+        labs = []
+        for user in users:
+            page = chrome.new_context(viewport={"width": 1400, "height": 1000}).new_page()
+            page.goto(f"{user.hub_url}hub/login")
+            page.get_by_label("Username:").fill(user.name)
+            page.get_by_label("Password:").fill(PASSWORD)
+            page.get_by_role("button", name="Sign in").click()
+            page.wait_for_url("**/user/**")
+            labs.append(Lab(page, user.url, ""))
+        yield labs
 
 
 def show_notebook(lab: Lab, user: HubUser, notebook: str) -> None:

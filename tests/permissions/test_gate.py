@@ -206,8 +206,7 @@ async def test_silence_is_no_where_nobody_is_waited_for() -> None:
 
 
 async def test_a_person_is_waited_for_as_long_as_it_takes() -> None:
-    question = await Asked(gate(timeout_s=0.01)).question()
-    assert question.until is None
+    assert (await Asked(gate(timeout_s=0.01)).question()).until is None
 
 
 async def test_a_handler_in_this_process_answers() -> None:

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -266,15 +266,12 @@ async def attack(
     """
     os.environ["AGENT_KERNEL_TEST_SECRET"] = SECRET
     hidden = [scene.notebook / "runtime", scene.root / "kept"]
-    sandbox = LinuxSandbox(scene.root / "work", policy, interpreter, hidden=hidden, plans=[plan])
-    try:
+    async with aclosing(LinuxSandbox(scene.root / "work", policy, interpreter, hidden=hidden, plans=[plan])) as sandbox:
         await sandbox.run(OTHER, AS_OTHER)
         facts = scene.facts | {"other": str(sandbox.workdir(OTHER) / "mine"), "shared": plan.namespaces == "none"}
         filled = {name: fill(code, facts) for name, code in (attacks or ATTACKS | UNSEEN | KNOWN).items()}
         result = await sandbox.run(MINE, f"{PRELUDE}{RUN_ALL}run_all({filled!r})", read=[scene.notebook])
         return heard(result.stdout) or dict.fromkeys(filled, result.error or "nothing was said")
-    finally:
-        await sandbox.aclose()
 
 
 def heard(output: str) -> dict[str, str]:

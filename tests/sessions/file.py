@@ -15,6 +15,7 @@ from agent_kernel.core.messages import user
 from agent_kernel.core.session import Owner
 from agent_kernel.sessions.store import schema_migration
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from tests.narrowing import not_none
 from tests.sessions.talk import Talk
 
 ROOT = Path(__file__).parents[2]
@@ -43,8 +44,7 @@ class Child:
         )
 
     def line(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        return not_none(self.process.stdout).readline().strip()
 
     def say(self, line: str) -> None:
         assert self.process.stdin is not None
@@ -55,8 +55,7 @@ class Child:
         self.process.kill()
         self.process.wait(30)
         for pipe in (self.process.stdin, self.process.stdout):
-            assert pipe is not None
-            pipe.close()
+            not_none(pipe).close()
 
     def done(self) -> str:
         text, _ = self.process.communicate(timeout=120)

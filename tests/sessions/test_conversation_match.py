@@ -123,14 +123,6 @@ def test_instructions_that_tell_the_time_are_the_same_tomorrow() -> None:
     assert conversation_match.scope("a", "mb", []) != conversation_match.scope("am", "b", [])
 
 
-async def test_a_session_of_a_notebook_is_not_found(store: SessionStore) -> None:
-    key = await store_session(store, "s", [u1, a1])
-    await store.bind("local", "/root", "a.ipynb", key.id)
-    assert await find_id(store, u1, a1, u2) is None
-    await store.unbind("local", "/root", "a.ipynb")
-    assert await find_id(store, u1, a1, u2) == "s"
-
-
 async def test_a_session_that_is_used_by_its_id_is_not_found(store: SessionStore) -> None:
     await store.add_turn(Turn("t", SessionKey("local", "named")), [u1, a1])
     assert await find_id(store, u1, a1, u2) is None

@@ -8,6 +8,7 @@ import base64
 import os
 import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,10 @@ def registry(store: SqliteStore, tmp_path: Path) -> FileRegistry:
 
 
 def receive_file(registry: FileRegistry, *chunks: bytes) -> ReceivedFile:
-    incoming = registry.incoming()
-    try:
+    with closing(registry.incoming()) as incoming:
         for chunk in chunks:
             incoming.write(chunk)
         return incoming.finish()
-    finally:
-        incoming.close()
 
 
 async def body(registry: FileRegistry, key: SessionKey, id: str) -> bytes:

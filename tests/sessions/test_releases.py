@@ -15,6 +15,7 @@ from agent_kernel.core.messages import user
 from agent_kernel.core.session import Turn
 from agent_kernel.sessions.store import schema_migration
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from tests.narrowing import not_none
 from tests.sessions.file import NEXT, ROOT, made, migrate, rows
 from tests.sessions.talk import KEY
 
@@ -105,8 +106,7 @@ async def test_an_older_release_refuses_a_newer_file_and_changes_nothing(older: 
 async def test_a_newer_release_opens_an_older_file_while_the_older_has_it_open(older: Path, path: Path) -> None:
     path.parent.mkdir()
     running = start(older, path, "write")
-    assert running.stdout is not None
-    assert running.stdout.readline() == "open\n"
+    assert not_none(running.stdout).readline() == "open\n"
     store = SqliteStore(path)
     assert [item.message.text for item in await store.latest(KEY)] == ["before"]
     assert path.with_name(f"{path.name}.bak-v1").exists()
@@ -125,8 +125,6 @@ async def test_a_release_writes_no_more_to_a_file_that_was_upgraded_beneath_it(p
     migrate(path, NEXT)
     with pytest.raises(StoreCorrupt, match="written by a newer agent-kernel"):
         await store.rename(KEY, "other")
-    session = await store.info(KEY)
-    assert session is not None
-    assert session.title == "mine"
+    assert not_none(await store.info(KEY)).title == "mine"
     assert rows(path, "SELECT note FROM sessions") == [("none",)]
     await store.aclose()

@@ -10,13 +10,14 @@ from hypothesis import given
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, Text, ToolCall, assistant, parse_arguments
 from agent_kernel.sessions import serialization
-from tests.sessions.strategies import messages
+from tests.sessions.strategies import messages, rounds
 
 
-@given(messages)
-def test_a_message_survives_its_json(message: Message) -> None:
-    assert Message.from_json(json.loads(json.dumps(message.to_json()))) == message
-    assert serialization.decode(serialization.encode(message)) == message
+@given(rounds())
+def test_messages_survive_their_json(messages: list[Message]) -> None:
+    for message in messages:
+        assert Message.from_json(json.loads(json.dumps(message.to_json()))) == message
+        assert serialization.decode(serialization.encode(message)) == message
 
 
 @given(messages)

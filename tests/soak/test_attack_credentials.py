@@ -199,8 +199,7 @@ def credentials(server: AgentServer, kernel: str) -> set[str]:
     """Return the credentials in the environment of the kernel's processes, read from outside because a restarting
     kernel answers nobody.
     """
-    assert server.process is not None
-    mine = [one for one in descendants(server.process.pid) if f"kernel-{kernel}.json" in one.command]
+    mine = [one for one in descendants(server.pid) if f"kernel-{kernel}.json" in one.command]
     found = set()
     for one in mine:
         with contextlib.suppress(OSError):

@@ -234,15 +234,14 @@ async def facts_of(server: AgentServer, here: Scene, kernel: str) -> Json:
 @pytest.mark.soak(0.08)
 async def test_attack_sandbox(soak: Soak, tmp_path: Path) -> None:
     base = tmp_path / "base"
-    with scene(base) as here:
-        server = SceneServer(
+    with (
+        scene(base) as here,
+        SceneServer(
             base, script(here.notebook), traits={"run_timeout_s": 8}, env={"AGENT_KERNEL_TEST_SECRET": SECRET}
-        )
-        try:
-            await server.start()
-            await soak_sandbox(soak, server, here)
-        finally:
-            server.sweep()
+        ) as server,
+    ):
+        await server.start()
+        await soak_sandbox(soak, server, here)
 
 
 async def soak_sandbox(soak: Soak, server: AgentServer, here: Scene) -> None:
@@ -263,7 +262,6 @@ async def soak_sandbox(soak: Soak, server: AgentServer, here: Scene) -> None:
             document := sidecar.read_bytes()
         ) != SECRET.encode():  # the scene has sidecars of its own, to be read by nobody
             parse(document)
-    assert server.process is not None
-    family = descendants(server.process.pid)
+    family = descendants(server.pid)
     assert await server.stop() == 0
     assert await survivors(family, 20) == [], "hostile code outlived the server"

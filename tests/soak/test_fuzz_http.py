@@ -272,8 +272,7 @@ async def test_fuzz_http(soak: Soak, agent_server: ServerFactory) -> None:
     server = await agent_server(SCRIPT, env=nowhere, traits={"sources": "hub"})
     kernels = [await server.start_kernel(name) for name in ("a.ipynb", "b.ipynb")]
     tokens = tuple([await server.kernel_token(kernel) for kernel in kernels])
-    assert server.process is not None
-    pid = server.process.pid
+    pid = server.pid
     with httpx.Client(base_url=server.url, trust_env=False) as http:
         target = Target(server, tokens, http, ids=[*kernels])
         before_mb, before_fds = memory_mb(pid), descriptors(pid)
@@ -281,10 +280,10 @@ async def test_fuzz_http(soak: Soak, agent_server: ServerFactory) -> None:
         await asyncio.to_thread(fuzz, soak, target)
         soak.counts["turns started"] = target.turns
     async with server.client() as client:
-        status = await client.get("api/status")
-        assert status.status_code == 200
+        assert (await client.get("api/status")).status_code == 200
         health = (await client.get("agent/v1/health")).json()
         assert health["status"] == "ok", health
+    assert server.process is not None
     assert server.process.poll() is None, "the server ended"
     grown = memory_mb(pid) - before_mb
     soak.counts["MB that the server grew"] = int(grown)

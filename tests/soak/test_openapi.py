@@ -24,12 +24,11 @@ SCRIPT: list[dict[str, Any]] = [{"text": "Hello.", "loop": True}]
 @pytest.mark.soak(0.1)
 async def test_openapi(soak: Soak, agent_server: ServerFactory, tmp_path: Path) -> None:
     server = await agent_server(SCRIPT, env=NOWHERE, traits={"sources": "wheels"})
-    assert server.process is not None
     async with server.client() as client:
         document = closed((await client.get("agent/v1/openapi.json")).json())
     warm = await run(server, document, tmp_path / "warm", examples=1, seed=soak.seed, options=["--phases", "fuzzing"])
     warm.check(at_least=50)
-    before, open_before = memory_mb(server.process.pid), descriptors(server.process.pid)
+    before, open_before = memory_mb(server.pid), descriptors(server.pid)
     soak.begin()
     share = min(1.0, soak.seconds / WHOLE_S)
     phases = [] if share == 1.0 else ["--phases", "examples,fuzzing,stateful"]
@@ -38,10 +37,10 @@ async def test_openapi(soak: Soak, agent_server: ServerFactory, tmp_path: Path) 
     )
     soak.counts["requests"] = report.generated
     report.check(at_least=10_000 if share == 1.0 else 100)
-    grown = memory_mb(server.process.pid) - before
+    grown = memory_mb(server.pid) - before
     soak.counts["MB that the server grew"] = max(0, int(grown))
     assert grown < GROWTH_MB, f"the server grew by {grown:.0f} MB"
-    assert descriptors(server.process.pid) - open_before < 50
+    assert descriptors(server.pid) - open_before < 50
     log = server.log.read_text(errors="replace")
     assert "Uncaught exception" not in log, log[log.index("Uncaught exception") :][:4000]
     assert "Traceback" not in log, log[log.index("Traceback") :][:4000]

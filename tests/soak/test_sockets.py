@@ -116,8 +116,7 @@ async def connect_idle_pages(server: AgentServer, pid: int, soak: Soak) -> None:
 @pytest.mark.soak(0.08)
 async def test_sockets(soak: Soak, agent_server: ServerFactory) -> None:
     server = await agent_server(SCRIPT)
-    assert server.process is not None
-    pid = server.process.pid
+    pid = server.pid
     await crowd(server, soak, -1)
     await connect_idle_pages(server, pid, soak)
     await asyncio.sleep(2)

@@ -132,8 +132,7 @@ async def slam(server: AgentServer, turns: Sequence[str], soak: Soak) -> None:
 @pytest.mark.soak(0.12)
 async def test_streams(soak: Soak, agent_server: ServerFactory) -> None:
     server = await agent_server(SCRIPT)
-    assert server.process is not None
-    pid = server.process.pid
+    pid = server.pid
     await crowd(server, soak, -1)
     await shout(server, soak)  # starts the sandbox's processes, which stay
     await asyncio.sleep(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,10 @@ async def turn(
 ) -> tuple[dict[str | None, Message], list[str]]:
     """Run a turn. Return the results of the calls by tool, and the names of the tools that the model had."""
     store, engine = MemoryStore(), ScriptedEngine([{"calls": calls}, {"text": "done"}] if calls else [{"text": "done"}])
-    made = runtime(tmp_path, engine, store, **settings)
-    try:
+    async with aclosing(runtime(tmp_path, engine, store, **settings)) as made:
         await made.agent(KEY, request).run(request)
         told = {message.name: message for message in await stored(store) if message.role == "tool"}
         return told, [tool.name for tool in engine.requests[0].tools]
-    finally:
-        await made.aclose()
 
 
 async def test_functions_of_the_configuration_run_in_a_turn_and_effects_ask(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn import compaction
 from agent_kernel.turn.compaction import ASKED, MAX_CHARS, CompactionPolicy, Compactor, select_older_items
 from agent_kernel.turn.turn_writer import TurnWriter
+from tests.narrowing import not_none
 
 KEY = SessionKey("local", "s1")
 HERE = Owner.here()
@@ -53,8 +54,7 @@ def writer(*texts: str, length: int = 8_000) -> ScriptedEngine:
 async def test_older_turns_are_summarised_and_the_recent_ones_are_not(store: MemoryStore) -> None:
     await add_turns(store, 20)
     engine = writer("They asked twenty questions.")
-    made = await Compactor(TurnWriter(store, HERE)).compact(KEY, engine, "full")
-    assert made is not None
+    made = not_none(await Compactor(TurnWriter(store, HERE)).compact(KEY, engine, "full"))
     assert (made.text, made.model, made.reason) == ("They asked twenty questions.", "scripted", "full")
     assert made.usage["completion_tokens"] == 4
     material = engine.requests[0].messages[1].text
@@ -74,14 +74,12 @@ async def test_the_next_summary_is_made_of_the_last_one_and_what_followed(store:
     compactor = Compactor(TurnWriter(store, HERE))
     first = await compactor.compact(KEY, engine, "full")
     await add_turns(store, 20, start=20)
-    second = await compactor.compact(KEY, engine, "full")
-    assert first is not None
-    assert second is not None
+    second = not_none(await compactor.compact(KEY, engine, "full"))
     material = engine.requests[1].messages[1].text
     assert "first summary" in material
     assert "question 0 " not in material
     assert "question 20 " in material
-    assert first.last < second.last
+    assert not_none(first).last < second.last
     assert [summary.text for summary in await store.summaries(KEY)] == ["first summary", "second summary"]
 
 
@@ -104,9 +102,7 @@ async def test_taking_a_summary_back_leaves_the_one_before(store: MemoryStore) -
     await compactor.compact(KEY, engine, "full")
     await add_turns(store, 20, start=20)
     await compactor.compact(KEY, engine, "full")
-    undone = await compactor.undo(KEY)
-    assert undone is not None
-    assert undone.text == "second"
+    assert not_none(await compactor.undo(KEY)).text == "second"
     assert [summary.text for summary in await store.summaries(KEY)] == ["first"]
     assert len(await store.latest(KEY)) == 160
 
@@ -115,8 +111,7 @@ async def test_what_a_person_asks_for_is_done_also_when_it_would_fit(store: Memo
     await add_turns(store, 6)
     compactor = Compactor(TurnWriter(store, HERE))
     assert await compactor.compact(KEY, writer("no", length=100_000), "full") is None
-    made = await compactor.compact(KEY, writer("short"), ASKED)
-    assert made is not None
+    made = not_none(await compactor.compact(KEY, writer("short"), ASKED))
     kept = [item.turn for item in await store.latest(KEY) if item.seq > made.last]
     assert kept[-1] == "t5"
 
@@ -190,8 +185,8 @@ async def test_when_the_branch_changes_meanwhile_nothing_is_written(store: Memor
 async def test_a_summary_has_a_bounded_length_and_no_keys(store: MemoryStore) -> None:
     await add_turns(store, 20)
     key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
-    made = await Compactor(TurnWriter(store, HERE)).compact(KEY, writer(f"They use {key}. " + "word " * 5_000))
-    assert made is not None
+    engine = writer(f"They use {key}. " + "word " * 5_000)
+    made = not_none(await Compactor(TurnWriter(store, HERE)).compact(KEY, engine))
     assert len(made.text) <= MAX_CHARS + 100
     assert made.text.startswith("They use [REDACTED:openai_key].")
 
@@ -229,8 +224,7 @@ async def test_off_is_off(store: MemoryStore) -> None:
 async def test_failed_turns_are_no_part_of_it(store: MemoryStore) -> None:
     await add_turns(store, 19)
     opened = await store.open_turn(Turn("bad", KEY), HERE)
-    session = await store.info(KEY)
-    assert session is not None
+    session = not_none(await store.info(KEY))
     await store.append(opened, HERE, [user("the failed question")], session.head)
     await store.close_turn(opened, HERE, "failed", "no")
     await add_turns(store, 10, start=30)

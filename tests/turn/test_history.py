@@ -23,6 +23,7 @@ from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.context import INSTRUCTIONS
 from agent_kernel.turn.history import LOST
+from tests.narrowing import not_none
 from tests.scripted import python
 from tests.turns import KEY, CancelledAt, Recorder, agent, stored
 
@@ -74,8 +75,7 @@ async def test_a_conversation_had_elsewhere_becomes_turns_of_a_new_session() -> 
     assert (result.state, result.saved) == ("committed", 2)
     assert model_texts(engine) == ["u1", "a1", "u2", "", "2", "a2", "u3"]
     assert [turn.since for turn in await store.turns(KEY)] == [0, 2, 6]
-    fork = await store.fork(KEY, SessionKey("local", "fork"), 1)
-    assert fork.head == 2
+    assert (await store.fork(KEY, SessionKey("local", "fork"), 1)).head == 2
 
 
 async def test_an_edit_and_a_retry_are_branches_and_nothing_is_lost() -> None:
@@ -470,12 +470,10 @@ async def test_case_k_a_session_that_leaves_and_comes_back_is_the_same() -> None
     store = await fill_store(MemoryStore(), [user("look", [picture]), a1], [u2, a2])
     it, _, _ = agent(OK, store=store)
     await it.run(carrying(user("look", [picture]), a1, user("u2x")))
-    first = await store.whole(KEY)
-    assert first is not None
+    first = not_none(await store.whole(KEY))
     other = MemoryStore()
     await other.restore(first, {picture.hash: b"png"})
-    second = await other.whole(KEY)
-    assert second is not None
+    second = not_none(await other.whole(KEY))
     assert (second.items, second.tree, second.branches) == (first.items, first.tree, first.branches)
     again, _, _ = agent(OK, store=other)
     await again.run(carrying(user("look", [picture]), a1, u2, a2, user("u3")))
@@ -552,8 +550,7 @@ async def test_whatever_clients_do_nothing_is_doubled_lost_or_left_dangling(
 
 
 async def _agrees(store: MemoryStore, client: list[Message], said_in_all: int) -> None:
-    whole = await store.whole(KEY)
-    assert whole is not None
+    whole = not_none(await store.whole(KEY))
     assert len(whole.items) == said_in_all
     shown = {item.seq for branch in whole.branches for item in whole.select_branch(branch.name)[1]}
     assert shown == {item.seq for item in whole.items}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -21,6 +21,7 @@ from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.context import SUMMARY
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
 from agent_kernel.turn.turn_writer import TurnWriter
+from tests.narrowing import not_none
 from tests.turns import KEY
 
 LONG = "word " * 240
@@ -55,10 +56,18 @@ class World:
         return [summary.text for summary in await self.store.summaries(KEY)]
 
 
+MakeWorld: TypeAlias = Callable[..., World]
+
+
 @pytest.fixture
-async def worlds() -> AsyncIterator[list[World]]:
+async def make_world() -> AsyncIterator[MakeWorld]:
     made: list[World] = []
-    yield made
+
+    def make(script: list[dict[str, Any]], *arguments: Any, **options: Any) -> World:
+        made.append(World(script, *arguments, **options))
+        return made[-1]
+
+    yield make
     for world in made:
         await world.afterwards.aclose()
         await world.store.aclose()
@@ -68,10 +77,9 @@ CONDENSE = "Write the summary of all this now"
 
 
 async def test_a_full_context_is_summarised_after_the_answer_and_the_next_turn_goes_on_from_there(
-    worlds: list[World],
+    make_world: MakeWorld,
 ) -> None:
-    world = World([{"when": CONDENSE, "text": "They say word.", "loop": True}, {"text": LONG, "loop": True}])
-    worlds.append(world)
+    world = make_world([{"when": CONDENSE, "text": "They say word.", "loop": True}, {"text": LONG, "loop": True}])
     for number in range(6):
         await world.ask(f"{number} {LONG}")
         await world.settle()
@@ -88,9 +96,8 @@ async def test_a_full_context_is_summarised_after_the_answer_and_the_next_turn_g
     assert len(await world.store.latest(KEY)) == 2 * (number + 2)
 
 
-async def test_the_front_of_the_prompt_changes_only_when_a_summary_is_made(worlds: list[World]) -> None:
-    world = World([{"when": CONDENSE, "text": "short", "loop": True}, {"text": "ok", "loop": True}])
-    worlds.append(world)
+async def test_the_front_of_the_prompt_changes_only_when_a_summary_is_made(make_world: MakeWorld) -> None:
+    world = make_world([{"when": CONDENSE, "text": "short", "loop": True}, {"text": "ok", "loop": True}])
     for number in range(12):
         await world.ask(f"{number} {LONG}")
         await world.settle()
@@ -99,9 +106,8 @@ async def test_the_front_of_the_prompt_changes_only_when_a_summary_is_made(world
     assert changes == len(await world.summaries()) > 0
 
 
-async def test_a_turn_that_begins_stops_the_summary_and_both_are_well(worlds: list[World]) -> None:
-    world = World([{"when": CONDENSE, "fault": "hang"}, {"text": LONG, "loop": True}])
-    worlds.append(world)
+async def test_a_turn_that_begins_stops_the_summary_and_both_are_well(make_world: MakeWorld) -> None:
+    world = make_world([{"when": CONDENSE, "fault": "hang"}, {"text": LONG, "loop": True}])
     for number in range(4):
         await world.ask(f"{number} {LONG}")
     while not any(CONDENSE in request.messages[-1].text for request in world.engine.requests):
@@ -111,9 +117,8 @@ async def test_a_turn_that_begins_stops_the_summary_and_both_are_well(worlds: li
     assert await world.summaries() == []
 
 
-async def test_closing_stops_it_too_and_nothing_begins_after(worlds: list[World]) -> None:
-    world = World([{"when": CONDENSE, "fault": "hang"}, {"text": LONG, "loop": True}])
-    worlds.append(world)
+async def test_closing_stops_it_too_and_nothing_begins_after(make_world: MakeWorld) -> None:
+    world = make_world([{"when": CONDENSE, "fault": "hang"}, {"text": LONG, "loop": True}])
     for number in range(4):
         await world.ask(f"{number} {LONG}")
     await asyncio.sleep(0)
@@ -124,9 +129,8 @@ async def test_closing_stops_it_too_and_nothing_begins_after(worlds: list[World]
     assert await world.store.claim_summary(KEY, Owner("another", 1))
 
 
-async def test_three_failures_are_told_once_and_older_turns_are_left_out_instead(worlds: list[World]) -> None:
-    world = World([{"when": CONDENSE, "fault": "no", "loop": True}, {"text": LONG, "loop": True}])
-    worlds.append(world)
+async def test_three_failures_are_told_once_and_older_turns_are_left_out_instead(make_world: MakeWorld) -> None:
+    world = make_world([{"when": CONDENSE, "fault": "no", "loop": True}, {"text": LONG, "loop": True}])
     for number in range(10):
         await world.ask(f"{number} {LONG}")
         await world.settle()
@@ -136,13 +140,11 @@ async def test_three_failures_are_told_once_and_older_turns_are_left_out_instead
     assert [body.dropped for body in world.bodies if isinstance(body, ContextBuilt)][-1] > 0
 
 
-async def test_a_person_may_ask_for_a_summary_and_take_it_back(worlds: list[World]) -> None:
-    world = World([{"when": CONDENSE, "text": "brief", "loop": True}, {"text": "ok", "loop": True}], ON_DEMAND)
-    worlds.append(world)
+async def test_a_person_may_ask_for_a_summary_and_take_it_back(make_world: MakeWorld) -> None:
+    world = make_world([{"when": CONDENSE, "text": "brief", "loop": True}, {"text": "ok", "loop": True}], ON_DEMAND)
     for number in range(6):
         await world.ask(f"question {number} {LONG}")
-    made = await world.afterwards.compact(KEY, world.engine)
-    assert made is not None
+    made = not_none(await world.afterwards.compact(KEY, world.engine))
     assert (made.text, made.reason) == ("brief", "asked for")
     while await world.compactor.undo(KEY):
         assert len(await world.store.latest(KEY)) == 12
@@ -151,9 +153,8 @@ async def test_a_person_may_ask_for_a_summary_and_take_it_back(worlds: list[Worl
     assert await world.afterwards.compact(KEY, world.engine) is not None
 
 
-async def test_one_that_was_asked_for_gives_way_and_says_so(worlds: list[World]) -> None:
-    world = World([{"when": CONDENSE, "fault": "hang"}, {"text": "ok", "loop": True}], ON_DEMAND)
-    worlds.append(world)
+async def test_one_that_was_asked_for_gives_way_and_says_so(make_world: MakeWorld) -> None:
+    world = make_world([{"when": CONDENSE, "fault": "hang"}, {"text": "ok", "loop": True}], ON_DEMAND)
     for number in range(6):
         await world.ask(f"question {number} {LONG}")
     asked = [asyncio.create_task(world.afterwards.compact(KEY, world.engine)) for _ in range(2)]
@@ -166,10 +167,9 @@ async def test_one_that_was_asked_for_gives_way_and_says_so(worlds: list[World])
     assert sum(CONDENSE in request.messages[-1].text for request in world.engine.requests) <= 1
 
 
-async def test_one_that_was_asked_for_waits_for_what_is_being_done(worlds: list[World]) -> None:
+async def test_one_that_was_asked_for_waits_for_what_is_being_done(make_world: MakeWorld) -> None:
     script = [{"when": CONDENSE, "text": "brief", "delay": 0.05, "loop": True}, {"text": LONG, "loop": True}]
-    world = World(script)
-    worlds.append(world)
+    world = make_world(script)
     for number in range(4):
         await world.ask(f"{number} {LONG}")
     assert world.afterwards.busy(KEY)
@@ -177,40 +177,31 @@ async def test_one_that_was_asked_for_waits_for_what_is_being_done(worlds: list[
     assert set(await world.summaries()) == {"brief"}
 
 
-async def test_a_new_session_is_called_as_it_begins(worlds: list[World]) -> None:
-    world = World([{"text": "ok", "loop": True}])
-    worlds.append(world)
+async def test_a_new_session_is_called_as_it_begins(make_world: MakeWorld) -> None:
+    world = make_world([{"text": "ok", "loop": True}])
     key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
     await world.ask(f"Use {key} please")
-    session = await world.store.info(KEY)
-    assert session is not None
-    assert session.title == "Use [REDACTED:openai_key] please"
+    assert not_none(await world.store.info(KEY)).title == "Use [REDACTED:openai_key] please"
 
 
 @pytest.mark.parametrize(("given", "title"), [("", "Rainfall in Seattle"), ("mine", "mine")])
 async def test_the_model_may_name_a_new_session_but_not_one_that_a_person_named(
-    worlds: list[World], given: str, title: str
+    make_world: MakeWorld, given: str, title: str
 ) -> None:
     script = [{"when": "Write a title", "text": "Rainfall in Seattle", "loop": True}, {"text": "ok", "loop": True}]
-    world = World(script, titles="engine")
-    worlds.append(world)
+    world = make_world(script, titles="engine")
     if given:
         await world.store.create(KEY, given)
     await world.ask("Plot the rain")
     await world.settle()
     await world.ask("again")
     await world.settle()
-    session = await world.store.info(KEY)
-    assert session is not None
-    assert session.title == title
+    assert not_none(await world.store.info(KEY)).title == title
     asked = sum("Write a title" in request.messages[-1].text for request in world.engine.requests)
     assert asked == (0 if given else 1)
 
 
-async def test_without_titles_a_session_has_none(worlds: list[World]) -> None:
-    world = World([{"text": "ok", "loop": True}], titles="off")
-    worlds.append(world)
+async def test_without_titles_a_session_has_none(make_world: MakeWorld) -> None:
+    world = make_world([{"text": "ok", "loop": True}], titles="off")
     await world.ask("Plot the rain")
-    session = await world.store.info(KEY)
-    assert session is not None
-    assert session.title == ""
+    assert not_none(await world.store.info(KEY)).title == ""

@@ -17,6 +17,7 @@ from agent_kernel.turn.program_vote import (
     describe_outcome,
     vote,
 )
+from tests.narrowing import not_none
 
 
 def ran(text: str, code: str = "", figures: int = 0, **variables: str) -> TriedProgram:
@@ -31,28 +32,22 @@ def agree(one: TriedProgram, other: TriedProgram) -> bool:
 
 
 def test_the_largest_group_wins_and_the_first_of_it_is_used() -> None:
-    decided = vote([ran("7"), ran("9"), ran("9.0"), ran("9")])
-    assert decided is not None
+    decided = not_none(vote([ran("7"), ran("9"), ran("9.0"), ran("9")]))
     assert (decided.winner, decided.agree, decided.tried) == (1, 3, 4)
-    assert decided.other is not None
-    assert (decided.other.text, decided.other_agree) == ("7", 1)
+    assert (not_none(decided.other).text, decided.other_agree) == ("7", 1)
 
 
 def test_a_tie_goes_to_the_likelier_program() -> None:
-    decided = vote([ran("7"), ran("9"), ran("9"), ran("7")])
-    assert decided is not None
-    assert decided.winner == 0
+    assert not_none(vote([ran("7"), ran("9"), ran("9"), ran("7")])).winner == 0
 
 
 def test_if_no_two_outcomes_agree_those_agree_that_end_with_the_same_numbers() -> None:
-    decided = vote([ran("rows: 12\n4"), ran("12 rows\nmean 7.25"), ran("7.251"), ran("no number")])
-    assert decided is not None
+    decided = not_none(vote([ran("rows: 12\n4"), ran("12 rows\nmean 7.25"), ran("7.251"), ran("no number")]))
     assert (decided.winner, decided.agree, decided.tried) == (1, 2, 4)
 
 
 def test_a_program_that_leaves_out_more_of_the_question_loses() -> None:
-    decided = vote([replace(ran("7"), omits=1), replace(ran("7"), omits=1), ran("9")])
-    assert decided is not None
+    decided = not_none(vote([replace(ran("7"), omits=1), replace(ran("7"), omits=1), ran("9")]))
     assert decided.winner == 2
 
 
@@ -65,8 +60,7 @@ def test_programs_that_print_the_demanded_values_agree_if_those_are_equal() -> N
 
 def test_of_equally_many_outcomes_the_one_wins_whose_single_values_more_programs_have() -> None:
     answers = ["@n[1]\n@m[2]\n@d[no]", "@n[1]\n@m[3]\n@d[yes]", "@n[1]\n@m[2]\n@d[yes]", "@n[4]\n@m[2]\n@d[yes]"]
-    decided = vote([replace(ran(answer), answer=answer) for answer in answers])
-    assert decided is not None
+    decided = not_none(vote([replace(ran(answer), answer=answer) for answer in answers]))
     assert (decided.winner, decided.agree) == (2, 1)
 
 
@@ -82,8 +76,7 @@ def test_of_equally_many_outcomes_the_one_wins_whose_single_values_more_programs
     ],
 )
 def test_a_vote_is_close_below_two_thirds_if_a_second_group_has_two_members(texts: list[str], close: bool) -> None:
-    decided = vote([ran(text) for text in texts])
-    assert decided is not None
+    decided = not_none(vote([ran(text) for text in texts]))
     assert (decided.is_close, bool(decided.disagreement), decided.record["close"]) == (close, close, close)
 
 
@@ -100,16 +93,13 @@ def test_the_other_result_is_bounded(text: str) -> None:
 
 
 def test_programs_that_fail_have_no_vote() -> None:
-    decided = vote([FAILED, FAILED, ran("9")])
-    assert decided is not None
+    decided = not_none(vote([FAILED, FAILED, ran("9")]))
     assert (decided.winner, decided.agree, decided.tried) == (2, 1, 3)
     assert vote([FAILED, FAILED]) is None
 
 
 def test_a_program_that_shows_and_changes_nothing_loses_against_one_that_does() -> None:
-    decided = vote([ran("(no output)"), ran("(no output)"), ran("9")])
-    assert decided is not None
-    assert decided.winner == 2
+    assert not_none(vote([ran("(no output)"), ran("(no output)"), ran("9")])).winner == 2
 
 
 @pytest.mark.parametrize(
@@ -151,8 +141,7 @@ def test_outcomes_that_say_something_else_do_not_agree(one: TriedProgram, other:
 
 @given(st.lists(st.sampled_from(["7", "9", "Ada", "(no output)"]), min_size=1, max_size=9))
 def test_the_winner_is_never_in_a_smaller_group_than_another_outcome(texts: list[str]) -> None:
-    decided = vote([ran(text) for text in texts])
-    assert decided is not None
+    decided = not_none(vote([ran(text) for text in texts]))
     shown = [text for text in texts if text != "(no output)"] or texts
     assert decided.agree == max(map(shown.count, shown))
     assert texts.index(texts[decided.winner]) == decided.winner

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
@@ -53,33 +54,29 @@ async def test_observers_patterns_and_transcripts_come_from_settings(
     module.Diary = Diary  # type: ignore[attr-defined]  # a module of a person's own
     monkeypatch.setitem(sys.modules, "an_audit_module", module)
     monkeypatch.setattr(Diary, "heard", [])
-    runtime = Runtime.build(
-        settings(
-            tmp_path,
-            observers="an_audit_module:Diary",
-            redaction_patterns=r'{"employee": "E\\d{6}"}',
-            transcripts=str(tmp_path / "log"),
+    async with aclosing(
+        Runtime.build(
+            settings(
+                tmp_path,
+                observers="an_audit_module:Diary",
+                redaction_patterns=r'{"employee": "E\\d{6}"}',
+                transcripts=str(tmp_path / "log"),
+            )
         )
-    )
-    try:
+    ) as runtime:
         await ask(runtime, "E123456 asks")
         assert Diary.heard == ["s1: 2"]
         assert runtime.ledger.transcripts is not None
-        lines = read(runtime.ledger.transcripts.path(KEY))
-        assert lines[1]["content"] == "[REDACTED:employee] asks"
-    finally:
-        await runtime.aclose()
+        assert read(runtime.ledger.transcripts.path(KEY))[1]["content"] == "[REDACTED:employee] asks"
 
 
 async def test_redaction_and_transcripts_can_be_off(tmp_path: Path) -> None:
     runtime = Runtime.build(settings(tmp_path, redaction="off", transcripts="off"))
     key = "sk-" + "proj-abcdEFGH0123ijklMNOP"
-    try:
+    async with aclosing(runtime):
         await ask(runtime, key)
         assert (await runtime.store.latest(KEY))[0].message.text == key
         assert runtime.ledger.transcripts is None
-    finally:
-        await runtime.aclose()
 
 
 @pytest.mark.parametrize(
@@ -124,13 +121,12 @@ async def test_a_turn_survives_that_the_machine_is_suspended(tmp_path: Path, mon
     monkeypatch.setattr(server_runtime, "RECOVER_EVERY_S", 1.0)
     given = settings(tmp_path)
     store = SqliteStore(tmp_path / "sessions.db", clock=lambda: time.time())
-    runtime = Runtime(given, build_engine(given), store, LinuxSandbox(tmp_path / "work", SandboxPolicy.of(given)))
-    try:
+    async with aclosing(
+        Runtime(given, build_engine(given), store, LinuxSandbox(tmp_path / "work", SandboxPolicy.of(given)))
+    ) as runtime:
         await runtime.start()
         await store.create(KEY)
         opened = await runtime.ledger.begin(Turn("t1", KEY))
         away[0] = 3600.0
         await asyncio.sleep(1.3)  # the first look
         assert await store.heartbeat(opened.turn, runtime.ledger.owner)
-    finally:
-        await runtime.aclose()

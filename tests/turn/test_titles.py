@@ -10,6 +10,7 @@ from agent_kernel.core.session import SessionKey
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.post_turn_tasks import MAX_TITLE, retitle, title_from_text
+from tests.narrowing import not_none
 
 KEY = SessionKey("local", "s1")
 
@@ -42,9 +43,7 @@ async def test_the_model_writes_a_title_in_the_place_of_the_rules(written: str) 
     await store.create(KEY, "plot it")
     engine = ScriptedEngine([{"text": written}])
     await retitle(store, KEY, engine, "plot it", "Here is the rainfall.", instead_of="plot it")
-    session = await store.info(KEY)
-    assert session is not None
-    assert session.title == "Rainfall in Seattle"
+    assert not_none(await store.info(KEY)).title == "Rainfall in Seattle"
     assert "plot it" in engine.requests[0].messages[0].text
     await store.aclose()
 
@@ -54,7 +53,5 @@ async def test_a_title_that_a_person_wrote_meanwhile_stays() -> None:
     await store.create(KEY, "plot it")
     await store.rename(KEY, "my rain")
     await retitle(store, KEY, ScriptedEngine([{"text": "Rainfall"}]), "plot it", "ok", instead_of="plot it")
-    session = await store.info(KEY)
-    assert session is not None
-    assert session.title == "my rain"
+    assert not_none(await store.info(KEY)).title == "my rain"
     await store.aclose()

@@ -77,8 +77,7 @@ async def ask(
     engine = ScriptedEngine(script, batches=batches)
     store = MemoryStore()
     one = Agent(store, engine, KEY, [tool], gate=gate or Gate(Approvals(), answers=frozenset("*")))
-    result = await one.turn(TurnRequest(prompt, effort=effort or ""), bodies.append)
-    assert result.error is None
+    assert (await one.turn(TurnRequest(prompt, effort=effort or ""), bodies.append)).error is None
     called = [call.arguments["code"] for message in await stored(store) for call in message.calls]
     assert called == tool.ran
     return tool, bodies, engine

@@ -7,7 +7,7 @@ import argparse
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import TypeVar
 
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Argument, argument, import_runtime, settings_of
@@ -44,7 +44,7 @@ async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[Persi
             hint="Use the server's API, or select another store with AGENT_KERNEL_STORE.",
         )
     store: PersistentStore = import_runtime().build_store(settings)
-    try:
+    async with aclosing(store):
         lacking = [name for name in CARE if not hasattr(store, name)]
         if lacking:
             raise InvalidRequest(
@@ -55,8 +55,6 @@ async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[Persi
                 hint="Select another store with AGENT_KERNEL_STORE.",
             )
         yield store
-    finally:
-        await store.aclose()
 
 
 def run_with_store(args: argparse.Namespace, use: Callable[[PersistentStore], Awaitable[T]]) -> T:

@@ -139,10 +139,8 @@ class Fetcher:
                     continue
                 except httpx.HTTPError as error:
                     raise FetchFailed(f"{place.host} does not answer: {_describe_error(error)}.") from None
-                try:
+                async with aclosing(response):
                     yield response
-                finally:
-                    await response.aclose()
                 return
             raise FetchFailed(f"{place.host} cannot be reached: {_describe_error(problem)}.")
 

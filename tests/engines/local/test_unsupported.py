@@ -15,12 +15,9 @@ from tests.engines.local.model_sources import model_files, write_gguf
 
 
 async def load_and_raise(engine: LocalEngine) -> None:
-    try:
-        async with aclosing(engine.stream(EngineRequest((user("Hello"),)))) as chunks:
-            async for _ in chunks:
-                pass
-    finally:
-        await engine.aclose()
+    async with aclosing(engine), aclosing(engine.stream(EngineRequest((user("Hello"),)))) as chunks:
+        async for _ in chunks:
+            pass
 
 
 async def test_openvino_names_the_architectures_that_it_reads(tmp_path: Path) -> None:

@@ -36,11 +36,8 @@ async def ask(engine: Engine, *messages: Message, **options: Any) -> list[Chunk]
 
 async def asked_of(server: WireServer, *messages: Message, **options: Any) -> list[Chunk]:
     """Send one request with a new engine for the server. Return the chunks."""
-    engine = OpenAIEngine(Endpoint(server.url, "m", context_length=8192))
-    try:
+    async with aclosing(OpenAIEngine(Endpoint(server.url, "m", context_length=8192))) as engine:
         return await ask(engine, *messages, **options)
-    finally:
-        await engine.aclose()
 
 
 async def error_of(*replies: Reply, **options: Any) -> EngineError:

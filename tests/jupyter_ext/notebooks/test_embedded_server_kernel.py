@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.narrowing import not_none
 from tests.server import AgentServer
 
 OWN = {
@@ -29,8 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     asyncio.run(server.start())
     yield server
     assert server.process is not None
-    assert server.process.stdin is not None
-    server.process.stdin.close()
+    not_none(server.process.stdin).close()
     server.sweep()
 
 
@@ -65,11 +65,8 @@ def test_neither_its_credential_nor_a_login_is_handed_on_to_what_the_agent_runs(
 def test_the_server_ends_when_the_kernel_lets_go_of_it(tmp_path: Path) -> None:
     server = AgentServer(tmp_path, SCRIPT, env=OWN, input=subprocess.PIPE)
     asyncio.run(server.start())
-    try:
+    with server:
         assert server.process is not None
-        assert server.process.stdin is not None
-        server.process.stdin.close()
+        not_none(server.process.stdin).close()
         assert server.process.wait(30) in (0, -15, 143)
         assert "Traceback" not in server.log.read_text()
-    finally:
-        server.sweep()

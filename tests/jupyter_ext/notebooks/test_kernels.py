@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 from jupyter_client.kernelspec import NoSuchKernel
 
@@ -50,11 +51,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     kernelspec(data, "without-us", [sys.executable, "-m", "ipykernel_launcher", *file], {"PYTHONPATH": str(blocked)})
     kernelspec(data, "not-ipykernel", [sys.executable, "-c", LAUNCH, *file])
     paths = {"JUPYTER_PATH": str(data), "PYTHONPATH": os.pathsep.join([str(ROOT), str(modules)])}
-    server = AgentServer(home / "server", [HANG, HELLO], env=paths)
-    try:
+    with AgentServer(home / "server", [HANG, HELLO], env=paths) as server:
         yield asyncio.run(server.start())
-    finally:
-        server.sweep()
 
 
 async def loaded_modules(server: AgentServer, kernel: str) -> Json:
@@ -105,22 +103,23 @@ async def test_a_kernel_that_is_no_ipykernel_is_left_alone(server: AgentServer) 
     assert not (await loaded_modules(server, kernel))["ours"]
 
 
-async def test_a_restart_rotates_the_credential_and_begins_another_epoch(server: AgentServer) -> None:
+async def test_a_restart_rotates_the_credential_and_begins_another_epoch(
+    server: AgentServer, api: httpx.AsyncClient
+) -> None:
     kernel = await server.start_kernel("restart.ipynb")
     old = await server.kernel_token(kernel)
-    async with server.client() as user:
-        await followed(user, (await start_turn(user, "one", kernel=kernel, where="live"))["turn"])
-        (await user.post(f"api/kernels/{kernel}/restart")).raise_for_status()
-        new = await server.kernel_token(kernel)
-        assert new != old
-        async with server.kernel_client(old) as before, server.kernel_client(new) as after:
-            assert (await before.get("agent/v1/binding")).status_code == 401
-            assert (await after.get("agent/v1/binding")).json()["notebook"] == "restart.ipynb"
-        second = await start_turn(user, "two", kernel=kernel, where="live")
-        events = await followed(user, second["turn"])
-        assert "state.lost" in [event["type"] for event in events]
-        turns = (await user.get(f"agent/v1/sessions/{second['session']}/items")).json()["turns"]
-        assert len({turn["epoch"] for turn in turns}) == 2
+    await followed(api, (await start_turn(api, "one", kernel=kernel, where="live"))["turn"])
+    (await api.post(f"api/kernels/{kernel}/restart")).raise_for_status()
+    new = await server.kernel_token(kernel)
+    assert new != old
+    async with server.kernel_client(old) as before, server.kernel_client(new) as after:
+        assert (await before.get("agent/v1/binding")).status_code == 401
+        assert (await after.get("agent/v1/binding")).json()["notebook"] == "restart.ipynb"
+    second = await start_turn(api, "two", kernel=kernel, where="live")
+    events = await followed(api, second["turn"])
+    assert "state.lost" in [event["type"] for event in events]
+    turns = (await api.get(f"agent/v1/sessions/{second['session']}/items")).json()["turns"]
+    assert len({turn["epoch"] for turn in turns}) == 2
 
 
 async def test_a_killed_kernel_cancels_its_turn_and_comes_back_with_another_credential(server: AgentServer) -> None:
@@ -145,28 +144,27 @@ async def test_a_kernel_that_is_shut_down_takes_its_turn_and_its_credential_alon
         turn = (await start_turn(client, "hang"))["turn"]
         await wait_for_event(client, turn, "text.delta")
         assert (await user.delete(f"api/kernels/{kernel}")).status_code == 204
-        events = await followed(user, turn)
-        assert events[-1]["data"]["reason"] == "the kernel was shut down"
+        assert (await followed(user, turn))[-1]["data"]["reason"] == "the kernel was shut down"
         assert (await client.get("agent/v1/binding")).status_code == 401
 
 
 async def test_kernels_of_one_notebook_share_its_session_and_one_without_a_notebook_has_its_own(
     server: AgentServer,
+    api: httpx.AsyncClient,
 ) -> None:
     kernels = [await server.start_kernel("shared.ipynb")]
-    async with server.client() as user:
-        body = {"path": "shared.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
-        second = (await user.post("api/kernels", json={"name": "python3"})).json()["id"]
-        session = (await user.get("api/sessions")).json()
-        assert kernels[0] in [found["kernel"]["id"] for found in session]
-        one = await start_turn(user, "hello", kernel=kernels[0])
-        alone = await start_turn(user, "hello", kernel=second)
-        assert alone["session"] != one["session"]
-        assert alone["notebook"] is None
-        found = next(row for row in session if row["kernel"]["id"] == kernels[0])
-        patched = await user.patch(f"api/sessions/{found['id']}", json={**body, "kernel": {"id": second}})
-        patched.raise_for_status()
-        assert (await start_turn(user, "hello", kernel=second))["session"] == one["session"]
+    body = {"path": "shared.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
+    second = (await api.post("api/kernels", json={"name": "python3"})).json()["id"]
+    session = (await api.get("api/sessions")).json()
+    assert kernels[0] in [found["kernel"]["id"] for found in session]
+    one = await start_turn(api, "hello", kernel=kernels[0])
+    alone = await start_turn(api, "hello", kernel=second)
+    assert alone["session"] != one["session"]
+    assert alone["notebook"] is None
+    found = next(row for row in session if row["kernel"]["id"] == kernels[0])
+    patched = await api.patch(f"api/sessions/{found['id']}", json={**body, "kernel": {"id": second}})
+    patched.raise_for_status()
+    assert (await start_turn(api, "hello", kernel=second))["session"] == one["session"]
 
 
 async def test_a_session_of_another_notebook_needs_a_person(server: AgentServer) -> None:
@@ -181,8 +179,7 @@ async def test_a_session_of_another_notebook_needs_a_person(server: AgentServer)
         assert "&lt;b&gt;Old &amp; dear&lt;/b&gt;" in page.text
         assert "frame-ancestors 'none'" in page.headers["Content-Security-Policy"]
         assert "<script" not in page.text
-        confirmed = await user.post(pending["url"], data={"decision": "confirmed"})
-        assert confirmed.status_code == 200
+        assert (await user.post(pending["url"], data={"decision": "confirmed"})).status_code == 200
         assert (await client.get(status)).json() == {"status": "confirmed"}
         assert (await client.get("agent/v1/binding")).json()["session"]["id"] == "old"
         assert (await start_turn(client, "hello"))["session"] == "old"

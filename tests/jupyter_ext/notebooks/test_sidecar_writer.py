@@ -28,6 +28,7 @@ from agent_kernel.turn.agent import Agent
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.sidecar_import import SidecarImport, sidecar_note
 from jupyter_ext.notebooks.sidecar_writer import Sidecars
+from tests.narrowing import not_none
 
 KEY = SessionKey("local", "s1")
 
@@ -61,10 +62,12 @@ class Desk:
         self.sidecars.on_saved("local", str(self.root / path))
         await self.sidecars.write_marked()
 
+    async def talk_and_save(self, said: str = "hello", path: str = "a.ipynb") -> None:
+        await self.talk(said=said, path=path)
+        await self.save(path)
+
     def backup(self, path: str = "a.ipynb") -> Path:
-        file = self.sidecars.file(path)
-        assert file is not None
-        return file.bak
+        return not_none(self.sidecars.file(path)).bak
 
     def names(self) -> list[str]:
         return sorted(path.name for path in self.root.iterdir())
@@ -80,8 +83,7 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 async def test_a_save_writes_the_session_beside_the_notebook(desk: Desk) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     written = parse((desk.root / "a.agent.json").read_bytes())
     assert written.session.key.id == "s1"
     assert [item.message.text for item in written.items] == ["hello", "You said hello."]
@@ -97,8 +99,7 @@ async def test_a_notebook_without_a_session_or_with_an_empty_one_gets_no_sidecar
 
 
 async def test_a_cleared_session_does_not_empty_the_sidecar(desk: Desk) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     before = (desk.root / "a.agent.json").read_bytes()
     await desk.store.clear(KEY)
     await desk.save()
@@ -114,8 +115,7 @@ async def test_the_end_of_a_turn_writes_the_sidecar_of_a_notebook_that_was_saved
 
 
 async def test_saving_again_without_a_change_writes_nothing(desk: Desk) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     before = (desk.root / "a.agent.json").stat()
     await desk.save()
     assert (desk.root / "a.agent.json").stat().st_mtime_ns == before.st_mtime_ns
@@ -125,8 +125,7 @@ async def test_saving_again_without_a_change_writes_nothing(desk: Desk) -> None:
 async def test_a_save_of_an_unchanged_session_does_not_read_it_unless_the_file_has_changed(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     whole, reads = desk.store.whole, list[SessionKey]()
 
     async def counted(key: SessionKey) -> Any:
@@ -148,8 +147,7 @@ async def test_a_save_of_an_unchanged_session_does_not_read_it_unless_the_file_h
 
 
 async def test_a_notebook_that_goes_on_with_another_session_keeps_the_last_one_as_bak(desk: Desk) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     await desk.talk(SessionKey("local", "s2"), "other")
     await desk.save()
     assert parse((desk.root / "a.agent.json").read_bytes()).session.key.id == "s2"
@@ -188,8 +186,7 @@ async def test_a_write_that_runs_while_outputs_are_cleared_leaves_no_backup_with
 
 @pytest.mark.parametrize("foreign", ["another store's session", "a later revision", "no transcript"])
 async def test_a_sidecar_that_this_store_does_not_know_is_kept(desk: Desk, foreign: str) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     main = desk.root / "a.agent.json"
     if foreign == "another store's session":
         main.write_bytes(main.read_bytes().replace(b'"s1"', b'"s9"'))
@@ -206,8 +203,7 @@ async def test_a_sidecar_that_this_store_does_not_know_is_kept(desk: Desk, forei
 
 
 async def test_a_sidecar_follows_its_notebook(desk: Desk) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     (desk.root / "a.ipynb").rename(desk.root / "b.ipynb")
     await desk.notebooks.on_renamed("a.ipynb", "b.ipynb")
     await desk.sidecars.on_renamed("a.ipynb", "b.ipynb")
@@ -220,8 +216,7 @@ async def test_a_sidecar_follows_its_notebook(desk: Desk) -> None:
 async def test_a_backup_follows_its_notebook_and_its_directory(desk: Desk) -> None:
     (desk.root / "one").mkdir()
     for said in ("first", "second"):
-        await desk.talk(said=said, path="one/a.ipynb")
-        await desk.save("one/a.ipynb")
+        await desk.talk_and_save(said=said, path="one/a.ipynb")
     kept = desk.backup("one/a.ipynb").read_bytes()
     (desk.root / "one").rename(desk.root / "two")
     await desk.sidecars.on_renamed("one", "two")
@@ -235,8 +230,7 @@ async def test_a_backup_follows_its_notebook_and_its_directory(desk: Desk) -> No
 
 async def test_a_backup_follows_files_that_a_person_has_moved_without_jupyter(desk: Desk) -> None:
     for said in ("first", "second"):
-        await desk.talk(said=said)
-        await desk.save()
+        await desk.talk_and_save(said=said)
     kept = desk.backup().read_bytes()
     for name in ("ipynb", "agent.json"):
         (desk.root / f"a.{name}").rename(desk.root / f"b.{name}")
@@ -248,8 +242,7 @@ async def test_a_backup_follows_files_that_a_person_has_moved_without_jupyter(de
 async def test_the_backups_of_a_deleted_directory_are_deleted(desk: Desk) -> None:
     (desk.root / "one").mkdir()
     for said in ("first", "second"):
-        await desk.talk(said=said, path="one/a.ipynb")
-        await desk.save("one/a.ipynb")
+        await desk.talk_and_save(said=said, path="one/a.ipynb")
     await desk.sidecars.on_deleted("local", "one/a.agent.json")
     assert desk.backup("one/a.ipynb").exists(), "a person can restore a sidecar that was deleted alone"
     await desk.sidecars.on_deleted("local", "one")
@@ -258,8 +251,7 @@ async def test_the_backups_of_a_deleted_directory_are_deleted(desk: Desk) -> Non
 
 async def test_a_sidecar_that_cannot_be_read_is_reported_with_the_place_of_its_backup(desk: Desk) -> None:
     for said in ("first", "second"):
-        await desk.talk(said=said)
-        await desk.save()
+        await desk.talk_and_save(said=said)
     main = desk.root / "a.agent.json"
     main.write_bytes(main.read_bytes()[:100])
     note = sidecar_note(await desk.reunion.inspect("local", "a.ipynb"), main.name)
@@ -294,8 +286,7 @@ async def test_a_sidecar_that_can_not_be_written_is_told_and_written_at_the_next
 
 async def test_what_the_contents_manager_hides_gets_no_sidecar(desk: Desk) -> None:
     desk.hidden = ("a.ipynb",)
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     assert desk.names() == ["a.ipynb"]
 
 
@@ -319,8 +310,7 @@ async def test_a_stopping_server_writes_what_is_marked(desk: Desk) -> None:
 
 
 async def test_a_conversation_beyond_the_limit_stays_in_the_store_and_the_sidecar_as_it_was(desk: Desk) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     before = (desk.root / "a.agent.json").read_bytes()
     small = Desk(desk.root, replace(desk.settings, export_max_mb=1), desk.store)
     await small.talk(said="x" * 2_000_000)
@@ -352,13 +342,10 @@ async def test_notebooks_that_are_no_files_here_have_no_sidecar_and_that_is_told
 
 
 async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(desk: Desk) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     other = Desk(desk.root, desk.settings, MemoryStore())
-    there = await other.reunion.inspect("local", "a.ipynb")
-    assert there.kind == "foreign"
-    found = await other.reunion.read_document("a.ipynb")
-    assert found is not None
+    assert (await other.reunion.inspect("local", "a.ipynb")).kind == "foreign"
+    found = not_none(await other.reunion.read_document("a.ipynb"))
     come = await import_session(other.store, "local", found[0], files=found[1])
     await other.notebooks.bind(come.session.key, "a.ipynb")
     assert (await other.reunion.inspect("local", "a.ipynb")).kind == "own"
@@ -380,14 +367,12 @@ async def test_a_picture_whose_file_did_not_come_along_is_taken_from_the_noteboo
     data = {"image/png": base64.encodebytes(picture.data or b"").decode(), "text/plain": "no base64"}
     cells = {"with the picture": [{"outputs": [{"data": data}]}, {}], "without": [{}], "malformed": 1}[notebook]
     (desk.root / "a.ipynb").write_text(json.dumps({"cells": cells}))
-    found = await desk.reunion.read_document("a.ipynb")
-    assert found is not None
+    found = not_none(await desk.reunion.read_document("a.ipynb"))
     assert found[1] == ({picture.hash: picture.data} if notebook == "with the picture" else {})
 
 
 async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk) -> None:
-    await desk.talk()
-    await desk.save()
+    await desk.talk_and_save()
     main = desk.root / "a.agent.json"
     main.write_bytes(re.sub(rb'"revision": *\d+', b'"revision": 999', main.read_bytes()))
     found = await desk.reunion.inspect("local", "a.ipynb")
@@ -421,8 +406,7 @@ async def test_two_servers_of_one_store_end_with_the_newest_and_without_a_confli
         await asyncio.gather(desk.sidecars.write_marked(), other.sidecars.write_marked())
     await asyncio.gather(desk.save(), other.save())
     written = parse((desk.root / "a.agent.json").read_bytes())
-    kept = await desk.store.info(KEY)
-    assert kept is not None
+    kept = not_none(await desk.store.info(KEY))
     assert written.session.revision == kept.revision
     assert desk.names() == ["a.agent.json", "a.ipynb"]
 

@@ -29,6 +29,7 @@ from jupyter_ext.quotas.token_spending import TokenSpending
 from jupyter_ext.quotas.turn_slots import LocalSlots
 from jupyter_ext.turns.server_state import open_server_db
 from jupyter_ext.turns.turns import LiveTurn, Turns, TurnSpec
+from tests.narrowing import instance_of, not_none
 from tests.turns import CancelledAt
 
 HELLO = {"text": "Hello there.", "loop": True}
@@ -87,10 +88,8 @@ class Server:
 
 
 async def ended(turn: LiveTurn) -> TurnFinished:
-    assert turn.task is not None
-    await asyncio.wait([turn.task])
-    assert turn.log.finished is not None
-    return turn.log.finished
+    await asyncio.wait([not_none(turn.task)])
+    return not_none(turn.log.finished)
 
 
 def spent(end: TurnFinished) -> int:
@@ -217,10 +216,8 @@ async def test_a_turn_of_many_rounds_stops_where_the_budget_ends(tmp_path: Path)
     async with Server(tmp_path, user_tokens_per_hour=1) as server:
         end = await server.end("code")
         assert end.state == "failed"
-        assert end.error is not None
-        assert end.error["code"] == "budget_spent"
-        assert isinstance(server.runtime.engine, ScriptedEngine)
-        assert len(server.runtime.engine.requests) == 1
+        assert not_none(end.error)["code"] == "budget_spent"
+        assert len(instance_of(ScriptedEngine, server.runtime.engine).requests) == 1
 
 
 async def test_a_call_that_was_cut_off_costs_what_it_had_said(tmp_path: Path) -> None:
@@ -230,8 +227,7 @@ async def test_a_call_that_was_cut_off_costs_what_it_had_said(tmp_path: Path) ->
             await asyncio.sleep(0)
         await server.turns.cancel(turn, "enough")
         assert (await server.state())["tokens_per_hour"]["used"] > 0
-        failing = await server.end("fail", user="bob")
-        assert failing.state == "failed"
+        assert (await server.end("fail", user="bob")).state == "failed"
         assert (await server.state("bob"))["tokens_per_hour"]["used"] == 0
 
 

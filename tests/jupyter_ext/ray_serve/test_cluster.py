@@ -28,6 +28,7 @@ from agent_kernel.core.messages import Message, Text, Usage
 from agent_kernel.core.protocols import EndChunk, EngineRequest, TextChunk
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
+from tests.narrowing import not_none
 from tests.processes import descendants, survivors
 from tests.server import PLAIN, free_port
 
@@ -49,13 +50,11 @@ class Cluster:
     url: str
 
     async def ask(self, command: str) -> Any:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{command}\n".encode())
+        not_none(self.process.stdin).write(f"{command}\n".encode())
         return await self.answer()
 
     async def answer(self) -> Any:
-        assert self.process.stdout is not None
-        line = await asyncio.wait_for(self.process.stdout.readline(), 300)
+        line = await asyncio.wait_for(not_none(self.process.stdout).readline(), 300)
         assert line, "the cluster has ended; its output is above"
         return json.loads(line)
 
@@ -116,8 +115,7 @@ async def cluster(ray_python: str) -> AsyncGenerator[Cluster, None]:
     finally:
         del os.environ[VARIABLE]
         family = descendants(process.pid)
-        assert process.stdin is not None
-        process.stdin.close()
+        not_none(process.stdin).close()
         for left in await survivors(family, 40):
             left.send(signal.SIGKILL)
         await process.wait()
@@ -146,16 +144,12 @@ async def turn(engine: OpenAIEngine, session: str, *words: str) -> Usage:
             text += chunk.text if isinstance(chunk, TextChunk) else ""
             end = chunk if isinstance(chunk, EndChunk) else end
     assert text == "Hello there."
-    assert end is not None
-    return end.usage
+    return not_none(end).usage
 
 
 async def with_engine(cluster: Cluster, use: Callable[[OpenAIEngine], Awaitable[None]]) -> None:
-    engine = cluster.engine()
-    try:
+    async with aclosing(cluster.engine()) as engine:
         await use(engine)
-    finally:
-        await engine.aclose()
 
 
 async def test_openais_client_gets_answers_streamed_and_whole_and_calls(cluster: Cluster) -> None:

@@ -18,6 +18,7 @@ from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelMiss
 from jupyter_ext.api.http.json_body import MAX_BODY
 from jupyter_ext.ray_serve.application import build
 from jupyter_ext.ray_serve.replica import ModelReplica, ReplicaOptions
+from tests.narrowing import not_none
 
 HI = [{"role": "user", "content": "hi"}]
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
@@ -62,8 +63,7 @@ async def test_an_answer_is_a_completion_of_openai(tmp_path: Path) -> None:
     completion = chat.ChatCompletion.model_validate(reply.json())
     (choice,) = completion.choices
     assert (choice.message.content, choice.finish_reason) == ("Hello.", "stop")
-    assert choice.logprobs is not None
-    assert [token.token for token in choice.logprobs.content or ()] == ["Hello."]
+    assert [token.token for token in not_none(choice.logprobs).content or ()] == ["Hello."]
     assert reply.json()["choices"][0]["message"]["reasoning_content"] == "Hm."
 
 
@@ -77,11 +77,9 @@ async def test_a_stream_has_the_calls_their_reason_and_the_usage(tmp_path: Path)
     deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
     assert "".join(delta.content or "" for delta in deltas) == "a b"
     (call,) = [call for delta in deltas for call in delta.tool_calls or ()]
-    assert call.function is not None
-    assert json.loads(call.function.arguments or "") == {"city": "Oslo"}
+    assert json.loads(not_none(call.function).arguments or "") == {"city": "Oslo"}
     assert "tool_calls" in [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices]
-    assert chunks[-1].usage is not None
-    assert chunks[-1].usage.completion_tokens == 2
+    assert not_none(chunks[-1].usage).completion_tokens == 2
 
 
 @pytest.mark.parametrize("streams", [False, True])

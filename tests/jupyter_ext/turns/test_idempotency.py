@@ -7,7 +7,6 @@ import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,14 +22,14 @@ from jupyter_ext.turns.idempotency_rows import DatabaseRows, IdempotencyKey
 from jupyter_ext.turns.server_state import open_server_db
 from jupyter_ext.turns.turns import LiveTurn, Turns
 from tests.jupyter_ext.quotas.test_limits import Server, ended
+from tests.narrowing import not_none
 from tests.turns import CancelledAt
 
 CALLER = Caller("ada")
 
 
 def key(name: str = "k", body: bytes = b"{}", caller: Caller = CALLER) -> IdempotencyKey:
-    found = read_key(caller, name, "/agent/v1/turns", body)
-    assert found is not None
+    found = not_none(read_key(caller, name, "/agent/v1/turns", body))
     return found
 
 
@@ -59,18 +58,23 @@ class Desk:
         return begin
 
     async def once(self, which: IdempotencyKey, prompt: str = "hello", session: str = "") -> StartedTurn:
-        found = await self.idempotency.start_once(which, self.begin(prompt, session))
-        assert found is not None
+        found = not_none(await self.idempotency.start_once(which, self.begin(prompt, session)))
         return found
 
 
 @asynccontextmanager
-async def desk(tmp_path: Path, rows: Database | None = None, **limits: Any) -> AsyncIterator[Desk]:
-    async with Server(tmp_path, **limits) as server:
+async def open_desk(tmp_path: Path, rows: Database | None = None) -> AsyncIterator[Desk]:
+    async with Server(tmp_path) as server:
         made = Desk(server, rows or server.records)
         yield made
         await server.turns.aclose()
         await made.idempotency.aclose()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    async with open_desk(tmp_path) as made:
+        yield made
 
 
 def text(turn: LiveTurn) -> str:
@@ -94,41 +98,38 @@ def test_a_key_is_that_of_one_caller_and_one_request_below_any_mount() -> None:
             read_key(CALLER, wrong, "/v1/turns", b"{}")
 
 
-async def test_whoever_comes_while_it_begins_gets_the_same_turn(tmp_path: Path) -> None:
-    async with desk(tmp_path) as made:
-        found = await asyncio.gather(*(made.once(key()) for _ in range(20)))
-        assert made.begun == 1
-        assert len({id(one.turn) for one in found}) == 1
-        assert sorted(one.replayed for one in found) == [False, *[True] * 19]
+async def test_whoever_comes_while_it_begins_gets_the_same_turn(desk: Desk) -> None:
+    found = await asyncio.gather(*(desk.once(key()) for _ in range(20)))
+    assert desk.begun == 1
+    assert len({id(one.turn) for one in found}) == 1
+    assert sorted(one.replayed for one in found) == [False, *[True] * 19]
 
 
-async def test_whoever_joined_a_start_that_fails_hears_so_and_the_key_is_free(tmp_path: Path) -> None:
-    async with desk(tmp_path) as made:
-        results = await asyncio.gather(*(made.once(key(), "refused") for _ in range(5)), return_exceptions=True)
-        assert {type(result) for result in results} == {EngineError}
-        assert (await made.once(key())).replayed is False
+async def test_whoever_joined_a_start_that_fails_hears_so_and_the_key_is_free(desk: Desk) -> None:
+    results = await asyncio.gather(*(desk.once(key(), "refused") for _ in range(5)), return_exceptions=True)
+    assert {type(result) for result in results} == {EngineError}
+    assert (await desk.once(key())).replayed is False
 
 
 async def test_wherever_the_first_request_is_given_up_its_key_is_free_or_has_its_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "BEGINS_WITHIN_S", 0.1)
-    async with desk(tmp_path) as made:
-        stopped = 0
-        for n in range(1, 40):
-            which, before = key(f"k{n}"), made.begun
-            task = asyncio.create_task(CancelledAt(made.once(which), n).run())
-            await asyncio.wait([task])
-            stopped += task.cancelled()
-            began = made.begun - before
-            found = await made.once(which)
-            await ended(found.turn)
-            assert made.begun - before <= 1 + began
-            assert text(found.turn) == "Hello there."
-            if not task.cancelled():
-                assert found.replayed
-                break
-        assert 2 < stopped < 39
+    stopped = 0
+    for n in range(1, 40):
+        which, before = key(f"k{n}"), desk.begun
+        task = asyncio.create_task(CancelledAt(desk.once(which), n).run())
+        await asyncio.wait([task])
+        stopped += task.cancelled()
+        began = desk.begun - before
+        found = await desk.once(which)
+        await ended(found.turn)
+        assert desk.begun - before <= 1 + began
+        assert text(found.turn) == "Hello there."
+        if not task.cancelled():
+            assert found.replayed
+            break
+    assert 2 < stopped < 39
 
 
 async def test_two_servers_on_one_file_begin_one_turn(tmp_path: Path) -> None:
@@ -152,77 +153,70 @@ async def test_two_servers_on_one_file_begin_one_turn(tmp_path: Path) -> None:
 
 
 async def test_a_client_that_comes_back_in_time_finds_its_turn_running(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "GRACE_S", 0.05)
-    async with desk(tmp_path) as made:
-        begun = await made.once(key(), "hang")
-        entry = begun.entry or pytest.fail("it came with a key")
-        made.idempotency.add_reader(entry)
-        made.idempotency.remove_reader(entry)
-        made.idempotency.add_reader(entry)
-        await asyncio.sleep(0.15)
-        assert begun.turn.running
-        made.idempotency.remove_reader(entry)
-        assert (await ended(begun.turn)).reason == idempotency.LEFT
-        assert (await made.once(key(), "hang")).replayed is False, "it had done nothing"
+    begun = await desk.once(key(), "hang")
+    entry = begun.entry or pytest.fail("it came with a key")
+    desk.idempotency.add_reader(entry)
+    desk.idempotency.remove_reader(entry)
+    desk.idempotency.add_reader(entry)
+    await asyncio.sleep(0.15)
+    assert begun.turn.running
+    desk.idempotency.remove_reader(entry)
+    assert (await ended(begun.turn)).reason == idempotency.LEFT
+    assert (await desk.once(key(), "hang")).replayed is False, "it had done nothing"
 
 
 async def test_a_turn_that_runs_on_without_its_client_is_not_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idempotency, "GRACE_S", 0.01)
-    async with desk(tmp_path) as made:
-        begun = await made.once(key(), "hang")
-        entry = begun.entry or pytest.fail("it came with a key")
-        made.idempotency.add_reader(entry)
-        made.idempotency.remove_reader(entry, stops=False)
-        await asyncio.sleep(0.1)
-        assert begun.turn.running
+    begun = await desk.once(key(), "hang")
+    entry = begun.entry or pytest.fail("it came with a key")
+    desk.idempotency.add_reader(entry)
+    desk.idempotency.remove_reader(entry, stops=False)
+    await asyncio.sleep(0.1)
+    assert begun.turn.running
 
 
-async def test_logs_are_held_within_bounds_and_later_made_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_logs_are_held_within_bounds_and_later_made_again(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "MOST_HELD", 3)
     monkeypatch.setattr(turns, "KEEP_S", 0)
-    async with desk(tmp_path) as made:
-        for n in range(8):
-            await ended((await made.once(key(f"k{n}"), session=f"private:p{n}" if n == 1 else f"s{n}")).turn)
-            await asyncio.sleep(0.01)
-        assert len(made.idempotency._entries) <= 4
-        again = await made.once(key("k0"))
-        await ended(again.turn)
-        assert (again.replayed, text(again.turn), again.facts) == (True, "Hello there.", {"n": 1})
-        with pytest.raises(KeyReused, match="no longer stored"):
-            await made.once(key("k1"))
-        assert made.begun == 8
-        assert b"private:p1" not in await _dump(made.server.records)
+    for n in range(8):
+        await ended((await desk.once(key(f"k{n}"), session=f"private:p{n}" if n == 1 else f"s{n}")).turn)
+        await asyncio.sleep(0.01)
+    assert len(desk.idempotency._entries) <= 4
+    again = await desk.once(key("k0"))
+    await ended(again.turn)
+    assert (again.replayed, text(again.turn), again.facts) == (True, "Hello there.", {"n": 1})
+    with pytest.raises(KeyReused, match="no longer stored"):
+        await desk.once(key("k1"))
+    assert desk.begun == 8
+    assert b"private:p1" not in await _dump(desk.server.records)
 
 
 async def _dump(database: Database) -> bytes:
     return await database.read(lambda connection: "\n".join(connection.iterdump()).encode())
 
 
-async def test_what_was_deleted_with_its_session_is_not_said_again(tmp_path: Path) -> None:
-    async with desk(tmp_path) as made:
-        begun = await made.once(key())
-        await ended(begun.turn)
-        await made.server.runtime.store.delete(begun.turn.spec.key)
-        with pytest.raises(KeyReused, match="no longer stored"):
-            await made.once(key())
+async def test_what_was_deleted_with_its_session_is_not_said_again(desk: Desk) -> None:
+    begun = await desk.once(key())
+    await ended(begun.turn)
+    await desk.server.runtime.store.delete(begun.turn.spec.key)
+    with pytest.raises(KeyReused, match="no longer stored"):
+        await desk.once(key())
 
 
-async def test_a_key_holds_for_a_day(tmp_path: Path) -> None:
-    async with desk(tmp_path) as made:
-        await ended((await made.once(key())).turn)
-        made.server.clock.now += idempotency_rows.KEPT_S - 1
-        assert (await made.once(key())).replayed
-        with pytest.raises(KeyReused):
-            await made.once(key(body=b"other"))
-        made.server.clock.now += 2
-        assert (await made.once(key(body=b"other"))).replayed is False
-        assert made.begun == 2
+async def test_a_key_holds_for_a_day(desk: Desk) -> None:
+    await ended((await desk.once(key())).turn)
+    desk.server.clock.now += idempotency_rows.KEPT_S - 1
+    assert (await desk.once(key())).replayed
+    with pytest.raises(KeyReused):
+        await desk.once(key(body=b"other"))
+    desk.server.clock.now += 2
+    assert (await desk.once(key(body=b"other"))).replayed is False
+    assert desk.begun == 2
 
 
 async def test_a_user_has_so_many_keys_and_old_ones_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,7 +239,7 @@ async def test_a_start_without_a_record_is_no_start(tmp_path: Path) -> None:
     """What cannot be noted is not begun: its repetition would begin it again."""
     blocked = tmp_path / "requests.db"
     blocked.mkdir()
-    async with desk(tmp_path, open_server_db(blocked)) as made:
+    async with open_desk(tmp_path, open_server_db(blocked)) as made:
         with pytest.raises(Exception, match=r"requests\.db"):
             await made.once(key())
         assert made.begun == 0
@@ -274,50 +268,43 @@ async def open_turn_of_key(
 
 
 @pytest.mark.parametrize(("messages", "again"), [([SAID], False), (CALLED, True), (DONE, True)])
-async def test_a_turn_that_was_killed_runs_no_tool_twice(tmp_path: Path, messages: list[Message], again: bool) -> None:
+async def test_a_turn_that_was_killed_runs_no_tool_twice(desk: Desk, messages: list[Message], again: bool) -> None:
     """Whoever closes a turn in the place of its server writes no record of it."""
     dead = dataclasses.replace(Owner.here(), pid=999_999, started="1", instance="dead")
-    async with desk(tmp_path) as made:
-        turn, _ = await open_turn_of_key(made, key(), messages, owner=dead)
-        closed = await made.server.runtime.store.recover()
-        assert [(one.id, one.state, one.record) for one in closed] == [(turn.id, "interrupted", {})]
-        begun = await made.once(key())
-        assert (begun.replayed, made.begun) == (again, 0 if again else 1)
-        assert (begun.turn.id == turn.id) is again
-        end = await ended(begun.turn)
-        assert end.state == ("interrupted" if again else "committed")
+    turn, _ = await open_turn_of_key(desk, key(), messages, owner=dead)
+    closed = await desk.server.runtime.store.recover()
+    assert [(one.id, one.state, one.record) for one in closed] == [(turn.id, "interrupted", {})]
+    begun = await desk.once(key())
+    assert (begun.replayed, desk.begun) == (again, 0 if again else 1)
+    assert (begun.turn.id == turn.id) is again
+    assert (await ended(begun.turn)).state == ("interrupted" if again else "committed")
 
 
 @pytest.mark.parametrize("reason", [idempotency.LEFT, "the server was stopped"])
 @pytest.mark.parametrize(("messages", "again"), [([SAID], False), (CALLED, True)])
 async def test_a_turn_that_was_stopped_before_it_did_anything_begins_again_after_a_restart(
-    tmp_path: Path, messages: list[Message], again: bool, reason: str
+    desk: Desk, messages: list[Message], again: bool, reason: str
 ) -> None:
-    async with desk(tmp_path) as made:
-        turn, owner = await open_turn_of_key(made, key(), messages)
-        await made.server.runtime.store.close_turn(turn, owner, "cancelled", reason)
-        assert (await made.once(key())).replayed is again
+    turn, owner = await open_turn_of_key(desk, key(), messages)
+    await desk.server.runtime.store.close_turn(turn, owner, "cancelled", reason)
+    assert (await desk.once(key())).replayed is again
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_turn_that_its_server_stopped_begins_again(tmp_path: Path, restarted: bool) -> None:
-    async with desk(tmp_path) as made:
-        first = (await made.once(key(), "hang")).turn
-        while first.log.head < 3:
-            await asyncio.sleep(0)
-        await made.server.turns.aclose()
-        if restarted:
-            made.server.turns = Turns(made.server.runtime, made.server.limits)
-            made.idempotency = Idempotency(
-                made.server.runtime.store, made.server.turns, DatabaseRows(made.server.records)
-            )
-        again = await made.once(key(), "hang")
-        assert again.replayed is False
-        assert again.turn.id != first.id
+async def test_a_turn_that_its_server_stopped_begins_again(desk: Desk, restarted: bool) -> None:
+    first = (await desk.once(key(), "hang")).turn
+    while first.log.head < 3:
+        await asyncio.sleep(0)
+    await desk.server.turns.aclose()
+    if restarted:
+        desk.server.turns = Turns(desk.server.runtime, desk.server.limits)
+        desk.idempotency = Idempotency(desk.server.runtime.store, desk.server.turns, DatabaseRows(desk.server.records))
+    again = await desk.once(key(), "hang")
+    assert again.replayed is False
+    assert again.turn.id != first.id
 
 
-async def test_what_a_person_stopped_is_not_begun_again(tmp_path: Path) -> None:
-    async with desk(tmp_path) as made:
-        turn, owner = await open_turn_of_key(made, key(), [SAID])
-        await made.server.runtime.store.close_turn(turn, owner, "cancelled", "enough")
-        assert (await made.once(key())).replayed
+async def test_what_a_person_stopped_is_not_begun_again(desk: Desk) -> None:
+    turn, owner = await open_turn_of_key(desk, key(), [SAID])
+    await desk.server.runtime.store.close_turn(turn, owner, "cancelled", "enough")
+    assert (await desk.once(key())).replayed

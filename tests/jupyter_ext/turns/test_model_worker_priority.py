@@ -29,8 +29,7 @@ COMPUTE = "import time; time.sleep(6)"
 
 def worker_of(server: AgentServer) -> int:
     """Return the pid of the model worker."""
-    assert server.process is not None
-    found = [pid for pid in server.processes() if f"--parent\0{server.process.pid}\0" in command(pid)]
+    found = [pid for pid in server.processes() if f"--parent\0{server.pid}\0" in command(pid)]
     (pid,) = found
     return pid
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from jupyter_ext.turns.remote_turns import CopiedLog, RemoteTurns
 from jupyter_ext.turns.server_link import ServerLink
 from jupyter_ext.turns.turn_control import TurnControl
 from tests.jupyter_ext.quotas.test_limits import Server, ended
+from tests.narrowing import instance_of, not_none
 from tests.sessions.log.memory_bus import MemoryBus
 from tests.waiting import until
 
@@ -70,7 +70,7 @@ class Pair:
         self.bus.drops = lambda post: post.topic[1].startswith(("events/", "questions"))
 
 
-@asynccontextmanager
+@pytest.fixture
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     async with Server(tmp_path, (SLOW, HANG, {"text": "Hello.", "loop": True})) as one:
         bus = WeakBus()
@@ -101,207 +101,178 @@ def text_of(events: Sequence[Event]) -> str:
     return "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
 
 
-async def test_a_copy_has_the_same_events_under_the_same_numbers(tmp_path: Path) -> None:
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("slow")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
-        assert copy is await made.there.find("ada", turn.id)
-        assert (copy.id, copy.spec.key, copy.running) == (turn.id, turn.spec.key, True)
-        copied = await read(copy.log)
-        assert [event.to_json() for event in copied] == [
-            event.to_json() | {"time": round(event.time, 4)} for event in await read(turn.log)
-        ]
-        assert text_of(copied) == SLOW["text"]
-        assert await read(copy.log, 3) == copied[3:]
+async def test_a_copy_has_the_same_events_under_the_same_numbers(pair: Pair) -> None:
+    turn = await pair.one.start("slow")
+    copy = not_none(await pair.there.find("ada", turn.id))
+    assert copy is await pair.there.find("ada", turn.id)
+    assert (copy.id, copy.spec.key, copy.running) == (turn.id, turn.spec.key, True)
+    copied = await read(copy.log)
+    assert [event.to_json() for event in copied] == [
+        event.to_json() | {"time": round(event.time, 4)} for event in await read(turn.log)
+    ]
+    assert text_of(copied) == SLOW["text"]
+    assert await read(copy.log, 3) == copied[3:]
 
 
 async def test_a_turn_of_another_namespace_or_of_a_private_session_is_not_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("FIND_S", "OPEN_FIND_S"):
         monkeypatch.setattr(remote_turns, name, 0.3)
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("hang")
-        private = await made.one.start("hang", session="private:s")
-        assert await made.there.find("bob", turn.id) is None
-        assert await made.there.find("ada", private.id) is None
-        assert await made.link.ask("bob", turn.id, "cancel", {"reason": ""}, 0.3) is None
-        assert await made.link.ask("ada", private.id, "cancel", {"reason": ""}, 0.3) is None
-        assert turn.running
-        assert private.running
+    turn = await pair.one.start("hang")
+    private = await pair.one.start("hang", session="private:s")
+    assert await pair.there.find("bob", turn.id) is None
+    assert await pair.there.find("ada", private.id) is None
+    assert await pair.link.ask("bob", turn.id, "cancel", {"reason": ""}, 0.3) is None
+    assert await pair.link.ask("ada", private.id, "cancel", {"reason": ""}, 0.3) is None
+    assert turn.running
+    assert private.running
 
 
-async def test_a_turn_that_waits_in_the_queue_of_its_server_is_found_before_the_store_has_it(tmp_path: Path) -> None:
-    async with pair(tmp_path) as made:
-        await made.one.start("hang", session="s")
-        waiting = await made.one.start("hello", session="s")
-        copy = await made.there.find("ada", waiting.id)
-        assert copy is not None
-        assert [type(event.body) for event in copy.log.since(0)] == [Queued]
-        assert await made.one.turns.cancel(copy, "enough") == "cancelled"
+async def test_a_turn_that_waits_in_the_queue_of_its_server_is_found_before_the_store_has_it(pair: Pair) -> None:
+    await pair.one.start("hang", session="s")
+    waiting = await pair.one.start("hello", session="s")
+    copy = not_none(await pair.there.find("ada", waiting.id))
+    assert [type(event.body) for event in copy.log.since(0)] == [Queued]
+    assert await pair.one.turns.cancel(copy, "enough") == "cancelled"
 
 
-async def test_messages_that_no_server_sent_stop_nothing(tmp_path: Path) -> None:
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("hang")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
-        for body in (b"[]", b"{", b'{"after": 0}', b'{"from": "x", "id": "y"}', b"\xff"):
-            made.bus.send([Post(("", "questions"), body, 1), Post(("ada", f"events/{turn.id}"), body, 1)])
-        assert copy.owner is not None
-        assert await copy.owner.command("cancel", {"reason": "enough"}) == {"state": "cancelled"}
-        end = (await read(copy.log))[-1].body
-        assert isinstance(end, TurnFinished)
+async def test_messages_that_no_server_sent_stop_nothing(pair: Pair) -> None:
+    turn = await pair.one.start("hang")
+    copy = not_none(await pair.there.find("ada", turn.id))
+    for body in (b"[]", b"{", b'{"after": 0}', b'{"from": "x", "id": "y"}', b"\xff"):
+        pair.bus.send([Post(("", "questions"), body, 1), Post(("ada", f"events/{turn.id}"), body, 1)])
+    assert await not_none(copy.owner).command("cancel", {"reason": "enough"}) == {"state": "cancelled"}
+    assert isinstance((await read(copy.log))[-1].body, TurnFinished)
 
 
-async def test_the_errors_of_the_other_server_are_those_of_the_command(tmp_path: Path) -> None:
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("hang")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
-        assert copy.owner is not None
-        with pytest.raises(NotFound, match="No client can claim"):
-            await copy.owner.command("claim", {"call": "none", "client": "c"})
-        with pytest.raises(InvalidRequest, match="knows no command 'dance'"):
-            await copy.owner.command("dance", {})
-        assert await made.one.turns.cancel(copy, "enough") == "cancelled"
-        assert (await ended(turn)).reason == "enough"
+async def test_the_errors_of_the_other_server_are_those_of_the_command(pair: Pair) -> None:
+    turn = await pair.one.start("hang")
+    copy = not_none(await pair.there.find("ada", turn.id))
+    assert copy.owner is not None
+    with pytest.raises(NotFound, match="No client can claim"):
+        await copy.owner.command("claim", {"call": "none", "client": "c"})
+    with pytest.raises(InvalidRequest, match="knows no command 'dance'"):
+        await copy.owner.command("dance", {})
+    assert await pair.one.turns.cancel(copy, "enough") == "cancelled"
+    assert (await ended(turn)).reason == "enough"
 
 
-async def test_events_that_were_lost_on_the_way_are_sent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_that_were_lost_on_the_way_are_sent_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_publisher, "RETRY_S", 0.05)
     draw = random.Random(3)
-    async with pair(tmp_path) as made:
-        made.bus.drops = lambda post: post.topic[1].startswith("events/") and draw.random() < 0.3
-        turn = await made.one.start("slow")
-        copy = await made.there.find("ada", turn.id)
-        while copy is None:
-            copy = await made.there.find("ada", turn.id)
-        await until(lambda: not turn.running)
-        made.bus.drops = lambda post: False
-        assert text_of(await read(copy.log)) == SLOW["text"]
+    pair.bus.drops = lambda post: post.topic[1].startswith("events/") and draw.random() < 0.3
+    turn = await pair.one.start("slow")
+    copy = await pair.there.find("ada", turn.id)
+    while copy is None:
+        copy = await pair.there.find("ada", turn.id)
+    await until(lambda: not turn.running)
+    pair.bus.drops = lambda post: False
+    assert text_of(await read(copy.log)) == SLOW["text"]
 
 
-async def test_the_last_events_are_sent_again_if_they_were_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_last_events_are_sent_again_if_they_were_lost(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_publisher, "RETRY_S", 0.05)
     monkeypatch.setattr(remote_turns, "RENEW_S", 0.1)
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("slow")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
-        made.bus.drops = lambda post: post.topic[1].startswith("events/")
-        await ended(turn)
-        await asyncio.sleep(0.1)
-        assert copy.running
-        made.bus.drops = lambda post: False
-        assert text_of(await read(copy.log)) == SLOW["text"]
+    turn = await pair.one.start("slow")
+    copy = not_none(await pair.there.find("ada", turn.id))
+    pair.bus.drops = lambda post: post.topic[1].startswith("events/")
+    await ended(turn)
+    await asyncio.sleep(0.1)
+    assert copy.running
+    pair.bus.drops = lambda post: False
+    assert text_of(await read(copy.log)) == SLOW["text"]
 
 
-async def test_a_database_that_was_away_delays_the_events_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_database_that_was_away_delays_the_events_only(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (event_publisher, server_link):
         monkeypatch.setattr(module, "RETRY_S", 0.05)
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("slow")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
-        made.bus.is_away = True
-        assert copy.owner is not None
-        with pytest.raises(StoreError, match="away"):
-            await copy.owner.command("cancel", {"reason": ""})
-        await ended(turn)
-        made.bus.is_away = False
-        assert text_of(await read(copy.log)) == SLOW["text"]
+    turn = await pair.one.start("slow")
+    copy = not_none(await pair.there.find("ada", turn.id))
+    pair.bus.is_away = True
+    with pytest.raises(StoreError, match="away"):
+        await not_none(copy.owner).command("cancel", {"reason": ""})
+    await ended(turn)
+    pair.bus.is_away = False
+    assert text_of(await read(copy.log)) == SLOW["text"]
 
 
 async def test_a_turn_whose_server_died_ends_as_the_store_says_and_keeps_its_numbers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("RENEW_S", "OPEN_FIND_S"):
         monkeypatch.setattr(remote_turns, name, 0.1)
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("hang", session="s")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
-        await until(lambda: copy.log.head >= 3)
-        before = [*copy.log.since(0)]
-        made.die()
-        await asyncio.sleep(0.5)
-        assert copy.running, "the lease is still valid"
-        monkeypatch.setattr(remote_turns, "COMMAND_S", 0.1)
-        assert copy.owner is not None
-        with pytest.raises(ServerUnreachable):
-            await copy.owner.command("cancel", {"reason": ""})
-        await made.one.turns.cancel(turn, "as if its lease had run out")
-        events = await read(copy.log)
-        assert events[:-1] == before
-        assert events[-1].body.type == "turn.finished"
-        unpublished = before[-1].seq + 5
-        assert await read(copy.log, unpublished) == events[-1:], "a client had received more than the copy has"
+    turn = await pair.one.start("hang", session="s")
+    copy = not_none(await pair.there.find("ada", turn.id))
+    await until(lambda: copy.log.head >= 3)
+    before = [*copy.log.since(0)]
+    pair.die()
+    await asyncio.sleep(0.5)
+    assert copy.running, "the lease is still valid"
+    monkeypatch.setattr(remote_turns, "COMMAND_S", 0.1)
+    with pytest.raises(ServerUnreachable):
+        await not_none(copy.owner).command("cancel", {"reason": ""})
+    await pair.one.turns.cancel(turn, "as if its lease had run out")
+    events = await read(copy.log)
+    assert events[:-1] == before
+    assert events[-1].body.type == "turn.finished"
+    unpublished = before[-1].seq + 5
+    assert await read(copy.log, unpublished) == events[-1:], "a client had received more than the copy has"
 
 
 async def test_a_server_that_first_looks_at_a_turn_after_its_server_died_knows_its_end_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_turns, "FIND_S", 0.2)
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("hang", session="s")
-        assert await made.there.find("ada", turn.id) is not None, "so the events are published"
-        await asyncio.sleep(0.1)
-        made.die()
-        await made.one.turns.cancel(turn, "as if its lease had run out")
-        link = ServerLink(made.bus)
-        link.start()
-        third = RemoteTurns(made.one.runtime.store, link)
-        try:
-            copy = await third.find("ada", turn.id)
-            assert copy is not None
-            assert not copy.running
-            assert text_of(await read(copy.log)) == HANG["text"]
-        finally:
-            await third.aclose()
-            await link.aclose()
+    turn = await pair.one.start("hang", session="s")
+    assert await pair.there.find("ada", turn.id) is not None, "so the events are published"
+    await asyncio.sleep(0.1)
+    pair.die()
+    await pair.one.turns.cancel(turn, "as if its lease had run out")
+    link = ServerLink(pair.bus)
+    link.start()
+    third = RemoteTurns(pair.one.runtime.store, link)
+    try:
+        copy = not_none(await third.find("ada", turn.id))
+        assert not copy.running
+        assert text_of(await read(copy.log)) == HANG["text"]
+    finally:
+        await third.aclose()
+        await link.aclose()
 
 
-async def test_a_server_that_stops_publishes_the_end_of_its_turns(tmp_path: Path) -> None:
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("hang")
-        copy = await made.there.find("ada", turn.id)
-        assert copy is not None
-        await made.one.turns.aclose()
-        await made.publisher.aclose()
-        end = (await read(copy.log))[-1].body
-        assert isinstance(end, TurnFinished)
-        assert (end.state, end.reason) == ("cancelled", "the server was stopped")
+async def test_a_server_that_stops_publishes_the_end_of_its_turns(pair: Pair) -> None:
+    turn = await pair.one.start("hang")
+    copy = not_none(await pair.there.find("ada", turn.id))
+    await pair.one.turns.aclose()
+    await pair.publisher.aclose()
+    end = instance_of(TurnFinished, (await read(copy.log))[-1].body)
+    assert (end.state, end.reason) == ("cancelled", "the server was stopped")
 
 
 async def test_a_copy_without_readers_is_given_up_and_its_server_publishes_nothing_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_turns, "RENEW_S", 0.05)
     monkeypatch.setattr(remote_turns, "IDLE_S", 0.1)
     monkeypatch.setattr(event_publisher, "WANTED_S", 0.2)
-    async with pair(tmp_path) as made:
-        turn = await made.one.start("hang")
-        copy = await made.there.find("ada", turn.id)
-        await asyncio.sleep(1)
-        sent: list[Topic] = []
+    turn = await pair.one.start("hang")
+    copy = await pair.there.find("ada", turn.id)
+    await asyncio.sleep(1)
+    sent: list[Topic] = []
 
-        def note(post: Post) -> bool:
-            sent.append(post.topic)
-            return False
+    def note(post: Post) -> bool:
+        sent.append(post.topic)
+        return False
 
-        made.bus.drops = note
-        turn.log.append(TextDelta("more"))
-        await asyncio.sleep(0.3)
-        assert not sent
-        made.bus.drops = lambda post: False
-        again = await made.there.find("ada", turn.id)
-        assert again is not None
-        assert again is not copy
-        assert text_of([*again.log.since(0)]) == "It beginsmore"
+    pair.bus.drops = note
+    turn.log.append(TextDelta("more"))
+    await asyncio.sleep(0.3)
+    assert not sent
+    pair.bus.drops = lambda post: False
+    again = not_none(await pair.there.find("ada", turn.id))
+    assert again is not copy
+    assert text_of([*again.log.since(0)]) == "It beginsmore"
 
 
 async def test_a_server_alone_with_its_store_asks_nobody(tmp_path: Path) -> None:

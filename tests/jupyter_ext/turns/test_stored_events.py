@@ -19,6 +19,7 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
 from jupyter_ext.turns.stored_events import find_turn, replay
+from tests.narrowing import instance_of, not_none
 
 KEY = SessionKey("ns", "s")
 
@@ -49,11 +50,9 @@ async def test_a_stored_turn_is_told_as_it_was() -> None:
         TextDelta,
         TurnFinished,
     ]
-    finished = bodies[3]
-    assert isinstance(finished, CallFinished)
+    finished = instance_of(CallFinished, bodies[3])
     assert (finished.call, finished.text, finished.media[0]["mime"]) == ("c1", "drawn", "image/png")
-    end = bodies[-1]
-    assert isinstance(end, TurnFinished)
+    end = instance_of(TurnFinished, bodies[-1])
     assert (end.state, end.rounds, end.error) == ("committed", 1, None)
 
 
@@ -62,8 +61,7 @@ async def test_a_failed_turn_ends_with_its_error() -> None:
     done = await Agent(store, ScriptedEngine([{"fault": "no luck"}]), KEY).run("x")
     (*_, last) = await events_of(store, await find_turn(store, "ns", done.turn))
     assert isinstance(last.body, TurnFinished)
-    assert last.body.error is not None
-    assert last.body.error["message"] == "no luck"
+    assert not_none(last.body.error)["message"] == "no luck"
 
 
 async def test_a_reader_with_a_number_of_the_lost_log_gets_the_end_only() -> None:
@@ -81,9 +79,7 @@ async def test_a_turn_that_another_server_runs_is_awaited() -> None:
     begun = anext(events)
     await store.close_turn(turn, owner, "cancelled", "stopped")
     assert isinstance((await begun).body, TurnStarted)
-    last = [event.body async for event in events][-1]
-    assert isinstance(last, TurnFinished)
-    assert last.reason == "stopped"
+    assert instance_of(TurnFinished, [event.body async for event in events][-1]).reason == "stopped"
 
 
 async def test_a_turn_of_another_namespace_is_not_found() -> None:

@@ -20,6 +20,7 @@ from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from jupyter_ext.turns.turn_versions import ASKED, TurnVersions, fingerprint
+from tests.narrowing import not_none
 from tests.scripted import python
 from tests.turns import CancelledAt, Recorder
 
@@ -65,13 +66,11 @@ async def test_the_newest_cell_asked_again_takes_the_place_of_its_turn_and_the_o
     cells = Cells()
     await cells.ask("a", "one")
     await cells.ask("b", "two")
-    version = await cells.ask("b", "two, but better")
-    assert version is not None
+    version = not_none(await cells.ask("b", "two, but better"))
     assert (version.number, version.count, version.kept_on, version.later, version.changed) == (2, 2, MAIN, 0, True)
     assert await cells.prompts() == ["one", "two, but better"]
     assert await cells.prompts(MAIN) == ["one", "two"]
-    third = await cells.ask("b", "two, but better")
-    assert third is not None
+    third = not_none(await cells.ask("b", "two, but better"))
     assert (third.number, third.count, third.kept_on, third.changed) == (3, 3, version.branch, False)
 
 
@@ -79,16 +78,14 @@ async def test_a_cell_further_up_leaves_the_later_turns_on_the_old_branch() -> N
     cells = Cells()
     for cell, prompt in (("a", "one"), ("b", "two"), ("c", "three")):
         await cells.ask(cell, prompt)
-    version = await cells.ask("a", "uno")
-    assert version is not None
+    version = not_none(await cells.ask("a", "uno"))
     assert (version.kept_on, version.later) == (MAIN, 2)
     assert await cells.prompts() == ["uno"]
     assert await cells.ask("b", "two") is None, "its turn is on the old branch: here it is new"
     assert await cells.prompts() == ["uno", "two"]
     assert await cells.prompts(MAIN) == ["one", "two", "three"]
     await cells.store.switch(KEY, MAIN)
-    again = await cells.ask("a", "uno")
-    assert again is not None
+    again = not_none(await cells.ask("a", "uno"))
     assert (again.number, again.kept_on) == (3, MAIN)
 
 
@@ -99,9 +96,7 @@ async def test_a_turn_that_did_not_end_well_is_replaced_too(state: Any) -> None:
     turn = await cells.store.open_turn(Turn("t", KEY, cell="a"), owner)
     await cells.store.close_turn(turn, owner, state, "so it was")
     await cells.ask("z", "in between")
-    version = await cells.ask("a", "again")
-    assert version is not None
-    assert version.replaces == "t"
+    assert not_none(await cells.ask("a", "again")).replaces == "t"
     assert await cells.prompts() == ["again"]
 
 
@@ -109,10 +104,8 @@ async def test_a_turn_that_saved_nothing_leaves_no_branch_behind() -> None:
     cells = Cells()
     await cells.ask("a", "one")
     async with cells.versions.open_branch(KEY, "a", "other") as version:
-        session = await cells.store.info(KEY)
-        assert session is not None
-        assert version is not None
-        assert session.branch == version.branch != MAIN
+        session = not_none(await cells.store.info(KEY))
+        assert session.branch == not_none(version).branch != MAIN
     assert [(branch.name, branch.current) for branch in await cells.store.branches(KEY)] == [(MAIN, True)]
     assert await cells.prompts() == ["one"]
 
@@ -168,8 +161,7 @@ async def test_the_stored_answer_holds_for_the_same_question_alone() -> None:
     cells = Cells()
     more: dict[str, Any] = {"notes": (Note("Variables", "df: 3 rows"),), "media": (Media.of("image/png", b"x"),)}
     await cells.ask("a", "one", **more)
-    found = await cells.stored("a", "one", **more)
-    assert found is not None
+    found = not_none(await cells.stored("a", "one", **more))
     assert await cells.stored("a", "uno", **more) is None
     assert await cells.stored("b", "one", **more) is None
     for change in (

@@ -49,40 +49,37 @@ SCRIPT = [
 
 
 async def test_a_refused_insert_runs_once_after_one_yes(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
-    await notebook.run(TABLE + "\ndel conn")
-    ran = await notebook.run("%%agent\ninsert a row with conn = connect", ["y", "y"])
+    await fresh_notebook.run(TABLE + "\ndel conn")
+    ran = await fresh_notebook.run("%%agent\ninsert a row with conn = connect", ["y", "y"])
     assert ran.asked == [FOR_REAL], "code that ran for real is not offered a second time"
     assert ran.cards[0].count("INSERT INTO") == 1
-    assert (await told(notebook))[-1] == "(1,)"
-    assert (await notebook.run(COUNT)).printed.strip() == "1"
-    assert (await notebook.run("%agent keep")).status == "error", "nothing is left to be kept"
-    assert (await notebook.run(COUNT)).printed.strip() == "1"
+    assert (await told(fresh_notebook))[-1] == "(1,)"
+    assert (await fresh_notebook.run(COUNT)).printed.strip() == "1"
+    assert (await fresh_notebook.run("%agent keep")).status == "error", "nothing is left to be kept"
+    assert (await fresh_notebook.run(COUNT)).printed.strip() == "1"
 
 
 async def test_a_refused_append_writes_one_line_for_each_yes(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
-    ran = await notebook.run("%%agent\nappend to the log as line", ["y", "y"])
+    ran = await fresh_notebook.run("%%agent\nappend to the log as line", ["y", "y"])
     assert ran.asked == [FOR_REAL]
-    assert (await notebook.run("print(open('log.txt').read())")).printed.strip() == "one"
-    ran = await notebook.run("%%agent\nappend when told twice as line", ["n", "y", "y"])
+    assert (await fresh_notebook.run("print(open('log.txt').read())")).printed.strip() == "one"
+    ran = await fresh_notebook.run("%%agent\nappend when told twice as line", ["n", "y", "y"])
     assert ran.asked == [FOR_REAL, FOR_REAL]
     assert ran.cards[1].count("with open(") == 1
-    assert (await notebook.run("print(open('twice.txt').read())")).printed.strip() == "one"
+    assert (await fresh_notebook.run("print(open('twice.txt').read())")).printed.strip() == "one"
 
 
 @pytest.mark.parametrize("prompt", ["%%agent\nsleep and append", "%%agent --in live --ask\nsleep live"])
 async def test_the_time_of_a_turn_has_the_tools_and_not_the_person(fresh_notebook: Notebook, prompt: str) -> None:
     """One number for the cell, the panel and the calls: the first asks in the kernel, the second on the server."""
-    notebook = fresh_notebook
     began = time.monotonic()
-    ran = await notebook.run(prompt, ["y"], thinks_s=2.5)
+    ran = await fresh_notebook.run(prompt, ["y"], thinks_s=2.5)
     without_person = time.monotonic() - began - 2.5
     assert len(ran.asked) == 1
     took = ran.turn["usage"]["turn_s"]
     assert 0.4 < took < without_person
     assert f"{took:.1f} s in all" in ran.plain or f"{took:.2f} s in all" in ran.plain
-    async with notebook.server.client() as http:
+    async with fresh_notebook.server.client() as http:
         stored = (await http.get(f"agent/v1/turns/{ran.turn['turn']}")).json()
     assert stored["usage"]["turn_s"] == took, "what the panel shows"
     seconds = float(re.search(r"done(?:: your kernel has it now)?, ([0-9.]+) s", ran.cards[0])[1])  # type: ignore[index]
@@ -90,11 +87,10 @@ async def test_the_time_of_a_turn_has_the_tools_and_not_the_person(fresh_noteboo
 
 
 async def test_what_a_refused_call_needs_runs_with_it_and_once(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
-    ran = await notebook.run("%%agent\nbuild before it is written as parts", ["y", "y"])
+    ran = await fresh_notebook.run("%%agent\nbuild before it is written as parts", ["y", "y"])
     assert ran.asked == [FOR_REAL]
-    assert await value(notebook, "parts") == "['a', 'b']"
-    assert (await notebook.run("print(open('parts.txt').read())")).printed.strip() == "['a', 'b']"
+    assert await value(fresh_notebook, "parts") == "['a', 'b']"
+    assert (await fresh_notebook.run("print(open('parts.txt').read())")).printed.strip() == "['a', 'b']"
 
 
 async def test_code_that_failed_is_never_offered(notebook: Notebook) -> None:

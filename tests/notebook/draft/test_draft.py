@@ -150,15 +150,14 @@ async def test_the_next_turn_goes_on_with_the_draft_until_the_person_runs_code(n
 async def test_the_model_sees_what_the_draft_has_and_run_all_still_shows_the_stored_answers(
     fresh_notebook: Notebook,
 ) -> None:
-    notebook = fresh_notebook
     cells = {"load": DF, "make": "%%agent\nthink of a wet column", "use": "%%agent\ncount the wet of df"}
-    await notebook.run_all(cells)
-    made, used = [message["content"] for message in await notebook.messages() if message.get("hidden")]
+    await fresh_notebook.run_all(cells)
+    made, used = [message["content"] for message in await fresh_notebook.messages() if message.get("hidden")]
     assert "df: DataFrame, 3 rows x 2 columns: month str, rain int64\n" in made
     assert used.startswith("Variables: df: DataFrame, 3 rows x 3 columns: month str, rain int64, wet bool\n")
     assert used.count("df: DataFrame") == 1
-    assert (await told(notebook))[-1] == "2"
-    again = await notebook.run_all(cells)
+    assert (await told(fresh_notebook))[-1] == "2"
+    again = await fresh_notebook.run_all(cells)
     assert [again[cell].plain.startswith("Stored") for cell in ("make", "use")] == [True, True]
 
 
@@ -184,8 +183,7 @@ async def test_code_that_writes_is_run_for_real_after_a_question_with_what_it_ne
 
 
 async def test_code_that_writes_and_nobody_allows_is_told_why_it_did_not(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent\nwrite nothing", ["n"])
-    assert ran.asked == [FOR_REAL]
+    assert (await notebook.run("%%agent\nwrite nothing", ["n"])).asked == [FOR_REAL]
     text = (await told(notebook))[-1]
     assert "PermissionError" in text
     assert "This code has to run in the person's kernel" in text
@@ -194,8 +192,7 @@ async def test_code_that_writes_and_nobody_allows_is_told_why_it_did_not(noteboo
 
 async def test_a_call_that_failed_is_not_offered_even_when_it_was_tried_again_as_it_was(notebook: Notebook) -> None:
     """It was kept once before: "yes" then ran code that fails in the kernel."""
-    ran = await notebook.run("%%agent\nset halved = 21, half done twice", ["y"])
-    assert ran.asked == []
+    assert (await notebook.run("%%agent\nset halved = 21, half done twice", ["y"])).asked == []
     assert await value(notebook, "halved") == "not there"
 
 
@@ -239,8 +236,7 @@ async def test_programs_that_show_nothing_are_compared_by_what_they_make(noteboo
 
 
 async def test_a_call_that_ends_its_process_takes_nothing_of_earlier_calls_with_it(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent\nlose the process", [])
-    assert ran.status == "ok"
+    assert (await notebook.run("%%agent\nlose the process", [])).status == "ok"
     _, lost, after = (await told(notebook))[-3:]
     assert lost.startswith("The code was ended: it ended itself. Nothing that this code did is kept")
     assert after == "steady 20"
@@ -274,8 +270,7 @@ async def test_an_interrupt_ends_the_draft_and_not_the_kernel(notebook: Notebook
 
 
 async def test_a_draft_that_ends_itself_is_told_and_the_kernel_lives(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent\nend the process", [])
-    assert ran.status == "ok"
+    assert (await notebook.run("%%agent\nend the process", [])).status == "ok"
     assert "The code was ended: it ended itself. Nothing that this code did is kept" in (await told(notebook))[-1]
     assert await value(notebook, "nothing") == "not there"
 
@@ -300,13 +295,12 @@ async def test_where_live_code_is_allowed_a_draft_is_only_made_when_asked_for(no
 
 
 async def test_a_kernel_that_can_not_be_copied_asks_or_sends_copies_and_says_why(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
-    await notebook.run(f"{DF}\nimport sys, types\nsys.modules['jax'] = types.ModuleType('jax')\nword = 'given'")
-    ran = await notebook.run("%%agent\nhello", [])
+    await fresh_notebook.run(f"{DF}\nimport sys, types\nsys.modules['jax'] = types.ModuleType('jax')\nword = 'given'")
+    ran = await fresh_notebook.run("%%agent\nhello", [])
     assert ran.turn["where"] == "live"
     assert "No draft is possible: your kernel has loaded jax, which does not work in a copy." in ran.plain
-    assert "No draft" not in (await notebook.run("%%agent\nhello once more", [])).plain, "it is told once"
-    ran = await notebook.run("%%agent --in draft\nwith copies of df and {word}", [])
+    assert "No draft" not in (await fresh_notebook.run("%%agent\nhello once more", [])).plain, "it is told once"
+    ran = await fresh_notebook.run("%%agent --in draft\nwith copies of df and {word}", [])
     assert ran.turn["where"] == "sandbox"
     assert "Python runs in the sandbox instead, on copies of variables." in ran.plain
     assert "6 given" in ran.cards[0]
@@ -326,13 +320,11 @@ async def test_every_question_is_asked_before_a_draft_runs_where_the_person_want
 
 
 async def test_a_stored_answer_of_a_draft_does_not_outlive_the_kernel(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
     cells = {"a": "%%agent\nfor the run all", "b": "1 + 1"}
-    await notebook.run_all(cells)
-    again = await notebook.run_all(cells)
-    assert again["a"].turn["stored"] is not None
-    await notebook.restart()
-    assert (await notebook.run_all(cells))["a"].turn["stored"] is None
+    await fresh_notebook.run_all(cells)
+    assert (await fresh_notebook.run_all(cells))["a"].turn["stored"] is not None
+    await fresh_notebook.restart()
+    assert (await fresh_notebook.run_all(cells))["a"].turn["stored"] is None
 
 
 async def test_a_result_of_the_sandbox_is_taken_as_a_copy_and_never_as_a_pickle(notebook: Notebook) -> None:

@@ -281,8 +281,7 @@ def test_an_interrupt_of_which_only_the_flag_is_left_ends_it(tmp_path: Path) -> 
 
 def test_sleeping_is_no_hanging(tmp_path: Path) -> None:
     threads = "import threading, time\nt = threading.Thread(target=time.sleep, args=(4,))\nt.start(); t.join()\n'slept'"
-    told = run_in_draft(tmp_path, threads, timeout_s=60.0, hang_s=1.5)
-    assert told["ran"][0][0] == "success"
+    assert run_in_draft(tmp_path, threads, timeout_s=60.0, hang_s=1.5)["ran"][0][0] == "success"
 
 
 def test_a_crash_ends_the_call_alone(tmp_path: Path) -> None:

@@ -99,5 +99,4 @@ def test_a_draft_that_does_not_end_its_description_goes_on_without_one() -> None
 
 
 def test_a_draft_that_has_run_nothing_describes_nothing() -> None:
-    found = tried([["made = 1"]], codes=["1 / 0"], prompt="What is in values?")
-    assert found["described"] == [""]
+    assert tried([["made = 1"]], codes=["1 / 0"], prompt="What is in values?")["described"] == [""]

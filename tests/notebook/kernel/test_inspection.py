@@ -124,8 +124,7 @@ def test_what_ran_and_what_failed_last_is_told_with_its_source_and_without_ipyth
     shell.run_cell("x = 41 + 1\nx", store_history=True)
     shell.run_cell("def f():\n    return {}['gone']\nf()", store_history=True)
     shell.run_cell("1/0", store_history=False)
-    listed = executions(shell, ran).splitlines()
-    assert listed == ["In[1]: x = 41 + 1", "In[2]: def f(): -> KeyError"]
+    assert executions(shell, ran).splitlines() == ["In[1]: x = 41 + 1", "In[2]: def f(): -> KeyError"]
     assert executions(shell, ran, (1, 9)) == (
         "In[1]:\nx = 41 + 1\nx\nOut[1]: int = 42\n\nIn[9] did not run since the kernel was started."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -52,12 +53,9 @@ def test_code_that_can_not_be_read_is_prepared_as_it_is_and_fails_with_the_reaso
 @pytest.mark.parametrize("what", UNREADABLE)
 def test_a_draft_prepares_it_as_it_is_too(shell: Any, what: str) -> None:
     source, _ = UNREADABLE[what]
-    drafts = Drafts(shell)
-    try:
+    with closing(Drafts(shell)) as drafts:
         assert drafts.prepare_code(source) == source
         drafts.names(source)
-    finally:
-        drafts.close()
 
 
 def test_the_variables_are_looked_at_once(shell: Any, monkeypatch: pytest.MonkeyPatch) -> None:

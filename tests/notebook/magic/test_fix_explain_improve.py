@@ -32,9 +32,13 @@ SCRIPT: list[dict[str, Any]] = [
 ]
 
 
+@pytest.fixture
+def notebook(fresh_notebook: Notebook) -> Notebook:
+    return fresh_notebook
+
+
 @pytest.mark.parametrize("words", ["by a try", "as written --in sandbox"])
-async def test_a_fix_that_hides_the_error_is_not_proposed(fresh_notebook: Notebook, words: str) -> None:
-    notebook = fresh_notebook
+async def test_a_fix_that_hides_the_error_is_not_proposed(notebook: Notebook, words: str) -> None:
     await notebook.run("none = 0")
     await notebook.run("share = 1 / none", cell="broken")
     words, _, options = words.partition(" --")
@@ -46,9 +50,8 @@ async def test_a_fix_that_hides_the_error_is_not_proposed(fresh_notebook: Notebo
 
 
 async def test_the_model_is_told_that_its_fix_leaves_out_the_statement_and_corrects_it(
-    fresh_notebook: Notebook,
+    notebook: Notebook,
 ) -> None:
-    notebook = fresh_notebook
     await notebook.run("none = 0")
     await notebook.run("share = 1 / none", cell="broken")
     ran = await notebook.run("%agent fix by silence", [])
@@ -57,8 +60,7 @@ async def test_the_model_is_told_that_its_fix_leaves_out_the_statement_and_corre
     assert any("leaves out the statement that failed" in text for text in told)
 
 
-async def test_fix_corrects_the_failed_cell_that_is_named(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
+async def test_fix_corrects_the_failed_cell_that_is_named(notebook: Notebook) -> None:
     await notebook.run("share = 1 / 0", cell="first")
     await notebook.run("print([][1])", cell="second")
     ran = await notebook.run("%agent fix In[1] by its number", [])
@@ -70,8 +72,7 @@ async def test_fix_corrects_the_failed_cell_that_is_named(fresh_notebook: Notebo
     assert "In[9] is not among the last that failed" in (await notebook.run("%agent fix In[9]")).error
 
 
-async def test_explain_reads_the_failed_cell_and_runs_nothing(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
+async def test_explain_reads_the_failed_cell_and_runs_nothing(notebook: Notebook) -> None:
     assert "no cell has run" in (await notebook.run("%agent explain")).error
     await notebook.run("none = 0")
     await notebook.run("share = 1 / none", cell="broken")
@@ -83,8 +84,7 @@ async def test_explain_reads_the_failed_cell_and_runs_nothing(fresh_notebook: No
     assert "none: int" in hidden["content"]
 
 
-async def test_explain_reads_the_last_cell_even_after_an_earlier_failure(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
+async def test_explain_reads_the_last_cell_even_after_an_earlier_failure(notebook: Notebook) -> None:
     await notebook.run("share = 1 / 0", cell="broken")
     await notebook.run("prices = [2, 4]\nprint(sum(prices))")
     assert (await notebook.run("%agent explain with another word")).text == "It adds prices."
@@ -95,9 +95,8 @@ async def test_explain_reads_the_last_cell_even_after_an_earlier_failure(fresh_n
 
 
 async def test_improve_proposes_a_cell_that_prints_the_same_and_leaves_equal_variables(
-    fresh_notebook: Notebook,
+    notebook: Notebook,
 ) -> None:
-    notebook = fresh_notebook
     await notebook.run(CELL)
     ran = await notebook.run("%agent improve by a sum", [])
     assert ran.status == "ok", ran.error
@@ -109,16 +108,14 @@ async def test_improve_proposes_a_cell_that_prints_the_same_and_leaves_equal_var
 
 
 @pytest.mark.parametrize("words", ["by another result", "by another output", "by nothing"])
-async def test_improve_proposes_nothing_else(fresh_notebook: Notebook, words: str) -> None:
-    notebook = fresh_notebook
+async def test_improve_proposes_nothing_else(notebook: Notebook, words: str) -> None:
     await notebook.run(CELL)
     ran = await notebook.run(f"%agent improve {words}", [])
     assert ran.payload == []
     assert "No other cell was found that prints the same and leaves equal variables" in ran.plain
 
 
-async def test_improve_needs_a_cell_that_ran_and_a_draft(fresh_notebook: Notebook) -> None:
-    notebook = fresh_notebook
+async def test_improve_needs_a_cell_that_ran_and_a_draft(notebook: Notebook) -> None:
     await notebook.run("share = 1 / 0", cell="broken")
     assert "failed; %agent fix corrects it" in (await notebook.run("%agent improve")).error
     await notebook.run("share = 1 / 2")

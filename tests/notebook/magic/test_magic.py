@@ -162,11 +162,9 @@ async def test_an_unclear_answer_is_asked_for_again_and_silence_means_no(noteboo
 
 
 async def test_session_as_an_answer_is_remembered_for_later_calls(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent\nremember my yes", ["s"])
-    assert ran.asked == [QUESTION]
+    assert (await notebook.run("%%agent\nremember my yes", ["s"])).asked == [QUESTION]
     assert (await notebook.run("first + second")).plain == "3"
-    later = await notebook.run("%%agent\nand once more", [])
-    assert later.asked == []
+    assert (await notebook.run("%%agent\nand once more", [])).asked == []
     assert (await notebook.run("third")).plain == "3"
 
 
@@ -179,8 +177,7 @@ async def test_without_a_person_live_code_is_denied_at_once_with_the_reason(note
 
 async def test_allow_live_lets_a_headless_notebook_run_code_until_it_is_withdrawn(notebook: Notebook) -> None:
     await notebook.run("%agent allow live")
-    ran = await notebook.run("%%agent\nallowed beforehand")
-    assert ran.text == "It ran."
+    assert (await notebook.run("%%agent\nallowed beforehand")).text == "It ran."
     assert (await notebook.run("attended")).plain == "1"
     await notebook.run("%agent allow ask")
     status = await notebook.run("%agent status")
@@ -188,15 +185,13 @@ async def test_allow_live_lets_a_headless_notebook_run_code_until_it_is_withdraw
 
 
 async def test_in_live_typed_in_the_cell_allows_that_turn_alone(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent --in live\nlive for this cell", [])
-    assert ran.asked == []
+    assert (await notebook.run("%%agent --in live\nlive for this cell", [])).asked == []
     assert (await notebook.run("typed")).plain == "1"
 
 
 async def test_ask_asks_even_for_what_was_allowed(notebook: Notebook) -> None:
     await notebook.run("%agent allow live")
-    ran = await notebook.run("%%agent --in live --ask\nlive but ask", ["y"])
-    assert ran.asked == [QUESTION]
+    assert (await notebook.run("%%agent --in live --ask\nlive but ask", ["y"])).asked == [QUESTION]
 
 
 async def test_a_failing_call_shows_the_traceback_and_tells_the_model_its_short_form(notebook: Notebook) -> None:
@@ -281,8 +276,7 @@ async def test_an_interrupt_while_the_person_is_asked_runs_nothing(notebook: Not
 
 async def test_exit_in_the_code_of_the_agent_leaves_the_kernel_alive(notebook: Notebook) -> None:
     await notebook.run("mine = 7")
-    ran = await notebook.run("%%agent --in live\nleave the kernel")
-    assert ran.text == "Still here."
+    assert (await notebook.run("%%agent --in live\nleave the kernel")).text == "Still here."
     assert (await notebook.run("mine")).plain == "7"
 
 

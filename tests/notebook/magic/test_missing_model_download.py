@@ -21,10 +21,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     directory = tmp_path_factory.mktemp("server")
     traits = {"engine": "local", "model": "tiny", "cache_dir": str(directory / "cache"), "sources": "hub"}
     nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
-    server = AgentServer(directory, SCRIPT, traits, env=nowhere)
-    asyncio.run(server.start())
-    yield server
-    server.sweep()
+    with AgentServer(directory, SCRIPT, traits, env=nowhere) as server:
+        yield asyncio.run(server.start())
 
 
 async def test_without_a_person_the_line_names_the_command(notebook: Notebook) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
@@ -46,14 +45,7 @@ SCRIPT: list[Json] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    server = AgentServer(
-        tmp_path_factory.mktemp("server"), SCRIPT, {"python_in": "live"}, env={"JUPYTER_PATH": KERNELS}
-    )
-    asyncio.run(server.start())
-    yield server
-    server.sweep()
+ENV = {"JUPYTER_PATH": KERNELS}
 
 
 @pytest.fixture(scope="module")

@@ -93,8 +93,7 @@ async def test_classes_of_the_user_are_made_from_the_answer(kernel: Notebook) ->
 
 
 async def test_without_a_type_the_text_of_the_answer_is_set(kernel: Notebook) -> None:
-    ran = await kernel.run("%%agent -> answer\njust answer")
-    assert ran.text == "It is Gentoo."
+    assert (await kernel.run("%%agent -> answer\njust answer")).text == "It is Gentoo."
     assert await value(kernel, "answer") == "'It is Gentoo.'"
 
 

@@ -9,7 +9,7 @@ import base64
 import contextlib
 import socket
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -32,12 +32,7 @@ SCRIPT: list[Json] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    server = AgentServer(tmp_path_factory.mktemp("server"), SCRIPT)
-    asyncio.run(server.start())
-    yield server
-    server.sweep()
+TRAITS = {"python_in": ""}
 
 
 @pytest.fixture(scope="module")
@@ -57,8 +52,7 @@ async def page(server: AgentServer, kernel: str) -> AsyncIterator[Page]:
 async def test_a_turn_is_asked_and_followed_and_the_page_never_has_the_kernels_token(
     page: Page, server: AgentServer, kernel: str
 ) -> None:
-    binding = await page.asked("GET", f"binding?kernel={kernel}")
-    assert binding["body"]["notebook"] == "panel.ipynb"
+    assert (await page.asked("GET", f"binding?kernel={kernel}"))["body"]["notebook"] == "panel.ipynb"
     body = {"prompt": "add", "kernel": kernel, "where": "live", "answers": ["*"]}
     started = (await page.asked("POST", "turns", body))["body"]
     page.follow(started["turn"])

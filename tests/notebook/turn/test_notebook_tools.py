@@ -126,8 +126,7 @@ async def test_cells_are_read_by_number_id_and_execution_and_pictures_are_named(
 
 async def test_variables_are_listed_and_one_is_looked_at_without_a_question(notebook: Notebook) -> None:
     await notebook.run("import pandas as pd\ntable = pd.DataFrame({'a': [1, None]})\nrate = 0.5")
-    ran = await notebook.run("%%agent\nwhich variables", [])
-    assert ran.asked == []
+    assert (await notebook.run("%%agent\nwhich variables", [])).asked == []
     listed, one = await tool_results(notebook)
     assert "rate: float = 0.5\ntable: DataFrame, 2 rows x 1 columns: a float64" in listed
     assert "missing values: a 1" in one
@@ -155,8 +154,7 @@ async def test_a_cell_runs_after_its_code_was_shown_and_its_figure_is_shown(note
 
 async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) -> None:
     await save(notebook)
-    ran = await notebook.run("%%agent\nrun the wrong ones", [])
-    assert ran.asked == []
+    assert (await notebook.run("%%agent\nrun the wrong ones", [])).asked == []
     first, second, third = await tool_results(notebook)
     assert "has no code to run" in first
     assert "you cannot run it" in second
@@ -164,8 +162,7 @@ async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) ->
 
 
 async def test_a_turn_inside_a_turn_is_refused_and_does_not_wait_for_itself(notebook: Notebook) -> None:
-    ran = await notebook.run("%%agent --in live\ncall yourself")
-    assert ran.text == "That is refused."
+    assert (await notebook.run("%%agent --in live\ncall yourself")).text == "That is refused."
     assert "cannot be run from inside an agent cell" in (await tool_results(notebook))[0]
 
 
@@ -183,8 +180,7 @@ async def test_a_function_of_the_person_runs_in_their_kernel_and_one_with_effect
 
 async def test_a_call_that_the_kernel_can_not_run_any_more_is_declined_at_once(notebook: Notebook) -> None:
     await notebook.run(REGISTER)
-    ran = await notebook.run("%%agent --in live\nforget it first")
-    assert ran.text == "It is gone."
+    assert (await notebook.run("%%agent --in live\nforget it first")).text == "It is gone."
     assert "it did not run; magic:" in (await tool_results(notebook))[-1]
     assert "declined: this kernel has no tax" in (await tool_results(notebook))[-1]
 

@@ -19,6 +19,7 @@ from agent_kernel.notebook.turn.stored_answers import read_document
 from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import export
 from agent_kernel.sessions.store.memory import MemoryStore
+from tests.narrowing import not_none
 
 KEY = SessionKey("local", "s1")
 PNG = bytes.fromhex(
@@ -32,8 +33,7 @@ async def _write(path: Path, turns: dict[str, list[Message]], **facts: Any) -> N
     store = MemoryStore()
     for name, said in turns.items():
         await store.add_turn(Turn(name, KEY, model="scripted", where="sandbox", **facts), said)
-    whole = await read_snapshot(store, KEY)
-    assert whole is not None
+    whole = not_none(await read_snapshot(store, KEY))
     written = export(whole)
     path.write_bytes(written.document)
     for name, data in written.files.items():
@@ -118,8 +118,7 @@ def test_the_answer_of_this_cell_comes_before_that_of_another_with_the_same_prom
     path = tmp_path / "work.agent.json"
     _write_sidecar(path, {"t2": turns["t2"]}, cell="cell-a")
     document = read_document(path)
-    found = document.find("  again ", "cell-a", 5)
-    assert found is not None
+    found = not_none(document.find("  again ", "cell-a", 5))
     assert found.turn == "t2"
     assert document.find("again", "cell-b", 1) == found
     assert document.find("other", "cell-a", 1) is None

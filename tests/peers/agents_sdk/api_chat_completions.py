@@ -85,8 +85,7 @@ async def test_a_conversation_goes_on_with_a_session_of_the_sdk(client: AsyncOpe
     session = SQLiteSession("s")
     agent = Agent(name="a", model=model(client, "agent/default"))
     await Runner.run(agent, "sdk: compute session", session=session)
-    result = await Runner.run(agent, "sdk: go on", session=session)
-    assert result.final_output == "It is 22."
+    assert (await Runner.run(agent, "sdk: go on", session=session)).final_output == "It is 22."
     session.close()
 
 

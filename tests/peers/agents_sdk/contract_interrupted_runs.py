@@ -103,8 +103,7 @@ async def test_a_run_that_waits_for_an_approval_goes_on_without_duplicates(
         state = await RunState.from_string(bot, state.to_string())
     waiting = state.get_interruptions()[0]
     state.approve(waiting) if approved else state.reject(waiting)
-    resumed = await run(streamed, bot, state, session=session)
-    assert resumed.final_output == "end"
+    assert (await run(streamed, bot, state, session=session)).final_output == "end"
     assert await stored(session) == ["user go", "call c1", "output c1", "assistant end"]
     assert short(model.calls[1].input) == ["user go", "call c1", "output c1"]
 

@@ -64,8 +64,7 @@ async def test_the_server_keeps_the_conversation(adviser: Agent, client: AsyncOp
     then = await Runner.run(adviser, "and then?", previous_response_id=first.last_response_id)
     assert then.final_output == "Hello."
     talk = await client.conversations.create()
-    named = await Runner.run(adviser, "hello", conversation_id=talk.id)
-    assert named.final_output == "Hello."
+    assert (await Runner.run(adviser, "hello", conversation_id=talk.id)).final_output == "Hello."
 
 
 @pytest.mark.parametrize("streamed", [False, True])

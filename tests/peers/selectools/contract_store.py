@@ -18,6 +18,7 @@ from selectools.usage import UsageStats
 
 from agent_kernel.sessions.adapters.selectools import SelectoolsStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from tests.narrowing import not_none
 
 
 class Clock:
@@ -41,8 +42,7 @@ def memory(*texts: str, limit: int = 50) -> ConversationMemory:
 
 
 def texts(memory: ConversationMemory | None) -> list[str]:
-    assert memory is not None
-    return [message.content for message in memory.get_history()]
+    return [message.content for message in not_none(memory).get_history()]
 
 
 def session_texts(store: SelectoolsStore, id: str = "s", namespace: str = "local") -> list[str]:
@@ -59,8 +59,7 @@ def test_what_was_saved_is_loaded(store: SelectoolsStore) -> None:
     said = memory("Hello", "World", limit=7)
     said.summary = "a greeting"
     store.save("s", said)
-    loaded = store.load("s")
-    assert loaded is not None
+    loaded = not_none(store.load("s"))
     assert loaded.to_dict() == said.to_dict()
 
 
@@ -81,8 +80,7 @@ def test_every_kind_of_message_comes_back(store: SelectoolsStore) -> None:
         ]
     )
     store.save("s", said)
-    loaded = store.load("s")
-    assert loaded is not None
+    loaded = not_none(store.load("s"))
     assert loaded.to_dict() == said.to_dict()
 
 
@@ -92,8 +90,7 @@ def test_a_call_that_was_saved_before_its_result_meets_it_later(store: Selectool
     store.save("s", said)
     said.add(Message(role=Role.TOOL, content="r", tool_name="f", tool_result="r", tool_call_id="c"))
     store.save("s", said)
-    loaded = store.load("s")
-    assert loaded is not None
+    loaded = not_none(store.load("s"))
     assert loaded.to_dict() == said.to_dict()
 
 
@@ -119,8 +116,7 @@ def test_list_has_what_the_key_counts_and_when(store: SelectoolsStore) -> None:
     assert all(isinstance(entry, SessionMetadata) for entry in found.values())
     assert {id: entry.message_count for id, entry in found.items()} == {"s1": 1, "team-a:s2": 2}
     before = found["s1"]
-    said = store.load("s1")
-    assert said is not None
+    said = not_none(store.load("s1"))
     said.add(Message(role=Role.USER, content="more"))
     store.save("s1", said)
     after = next(entry for entry in store.list() if entry.session_id == "s1")
@@ -133,8 +129,7 @@ def test_a_branch_lives_its_own_life(store: SelectoolsStore) -> None:
     said.summary = "short"
     store.save("s1", said, namespace="team")
     store.branch("s1", "s2", namespace="team")
-    copy = store.load("s2", namespace="team")
-    assert copy is not None
+    copy = not_none(store.load("s2", namespace="team"))
     assert copy.to_dict() == said.to_dict()
     copy.add(Message(role=Role.USER, content="only here"))
     store.save("s2", copy, namespace="team")

@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,12 @@ async def swept(tmp_path: Path, want: set[str]) -> None:
     """Start a server and wait until it has removed the orphaned directories."""
     runtime = Runtime.build(settings(tmp_path))
     await runtime.start()
-    try:
+    async with aclosing(runtime):
         for _ in range(1_200):
             if directories(tmp_path) == want:
                 break
             await asyncio.sleep(0.05)
         assert directories(tmp_path) == want
-    finally:
-        await runtime.aclose()
 
 
 async def test_a_server_removes_what_belongs_to_no_session_and_nothing_else(tmp_path: Path) -> None:
@@ -52,12 +51,10 @@ async def test_a_server_removes_what_belongs_to_no_session_and_nothing_else(tmp_
     sandbox = runtime.sandbox
     assert isinstance(sandbox, LinuxSandbox)
     private = SessionKey("local", private_id())
-    try:
+    async with aclosing(runtime):
         for key in (KEPT, GONE, private):
             await sandbox.run(key, "open('f', 'w')")
         await runtime.store.create(KEPT)
-    finally:
-        await runtime.aclose()
     unknown = tmp_path / "data" / "work" / "of-somebody-else"
     unknown.mkdir()
     await swept(tmp_path, {sandbox.workdir(KEPT).name, unknown.name})

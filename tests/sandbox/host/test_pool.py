@@ -172,8 +172,7 @@ async def test_a_run_cancelled_before_it_began_never_runs(sandbox: LinuxSandbox)
 
 
 async def test_an_interrupt_that_the_code_raises_itself_is_told_as_such(sandbox: LinuxSandbox) -> None:
-    result = await sandbox.run(KEY, "raise KeyboardInterrupt")
-    assert result.status == "interrupted"
+    assert (await sandbox.run(KEY, "raise KeyboardInterrupt")).status == "interrupted"
 
 
 async def test_waiting_processes_are_taken_and_replaced(make: Make) -> None:
@@ -233,8 +232,7 @@ async def test_closing_ends_runs_processes_tasks_and_threads(make: Make) -> None
     )
     await asyncio.wait_for(begun.wait(), 20)
     await sandbox.aclose()
-    result = await asyncio.wait_for(run, 20)
-    assert result.status == "interrupted"
+    assert (await asyncio.wait_for(run, 20)).status == "interrupted"
     assert children() - before == set()
     assert asyncio.all_tasks() - tasks == set()
     assert {thread for thread in set(threading.enumerate()) - threads if "asyncio" not in thread.name} == set()

@@ -10,7 +10,7 @@ import sys
 import zipfile
 from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -81,10 +81,8 @@ async def serve_proxy(one: Elsewhere, reach: ProxyPolicy) -> AsyncIterator[int]:
     port: int = listener.getsockname()[1]
     running = Proxy(reach, one.dial)
     await running.serve(listener)
-    try:
+    async with aclosing(running):
         yield port
-    finally:
-        await running.aclose()
 
 
 def reaching(*addresses: str, hosts: str = "", local_only: bool = False) -> ProxyPolicy:

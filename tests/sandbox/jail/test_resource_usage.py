@@ -126,8 +126,7 @@ async def test_a_group_bounds_the_processes_of_a_session_and_goes_with_it(make: 
     ours = f"agent-kernel-{os.getpid()}-*"  # other processes make and remove groups of their own
     sandbox = make(SandboxPolicy(warm=0, procs=12), plans=[PLANS[-1]])
     bomb = "import os, time\nn = 0\ntry:\n    while True:\n        if os.fork() == 0: time.sleep(60)\n        n += 1\n"
-    result = await sandbox.run(KEY, f"{bomb}except OSError: pass\nn <= 16")
-    assert result.value == "True"
+    assert (await sandbox.run(KEY, f"{bomb}except OSError: pass\nn <= 16")).value == "True"
     assert list(parents["pids"][0].glob(ours))
     await sandbox.aclose()
     assert not list(parents["pids"][0].glob(ours))

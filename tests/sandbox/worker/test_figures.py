@@ -92,8 +92,7 @@ async def test_an_animation_without_end_is_shown_as_far_as_it_is_drawn(sandbox: 
 async def test_drawing_can_be_interrupted_and_the_session_goes_on(sandbox: LinuxSandbox) -> None:
     slow = FILM.replace("line.set_data([i], [0])", "__import__('time').sleep(0.5)").replace("frames=6", "frames=100")
     await sandbox.run(KEY, "import matplotlib.animation, matplotlib.pyplot")  # takes seconds on a busy machine
-    result = await sandbox.run(KEY, Work("x = 1\n" + slow, timeout_s=2))
-    assert result.status == "timeout"
+    assert (await sandbox.run(KEY, Work("x = 1\n" + slow, timeout_s=2))).status == "timeout"
     after = await sandbox.run(KEY, "x")
     assert (after.value, after.lost) == ("1", "")
 

@@ -35,6 +35,7 @@ from agent_kernel.sessions.export.import_export import export_session, import_se
 from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import export, parse
 from agent_kernel.sessions.store.memory import MemoryStore
+from tests.narrowing import not_none
 from tests.sessions.strategies import transcripts
 from tests.sessions.talk import KEY
 
@@ -108,8 +109,7 @@ class Gardener:
             await self._store.close_turn(turn, self._owner, "committed")
 
     async def _head(self) -> int:
-        session = await self._store.info(KEY)
-        assert session is not None
+        session = not_none(await self._store.info(KEY))
         return session.head
 
 
@@ -128,8 +128,7 @@ async def test_a_tree_that_grew_at_random_comes_back_branch_by_branch(
     gardener = Gardener(memory, owner, seed)
     for _ in range(STEPS):
         await gardener.step()
-    whole = await read_snapshot(memory, KEY)
-    assert whole is not None
+    whole = not_none(await read_snapshot(memory, KEY))
     keeps_every_branch(whole)
     shows_every_message_once(whole)
     for format in ("agent-kernel", "jsonl"):

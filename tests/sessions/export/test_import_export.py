@@ -30,6 +30,7 @@ from agent_kernel.sessions.export.import_export import (
 )
 from agent_kernel.sessions.export.store_copy import to_transcript
 from agent_kernel.sessions.store.memory import MemoryStore
+from tests.narrowing import not_none
 from tests.sessions.strategies import transcripts
 from tests.sessions.talk import KEY
 
@@ -50,8 +51,7 @@ async def store_branches(store: SessionStore, owner: Owner) -> None:
     await store.add_summary(Summary(KEY, 4, "a fish was plotted", "model", {"seconds": 1.0}), owner)
     await store.branch(KEY, before="t2", name="other way")
     cancelled = await store.open_turn(Turn("t3", KEY), owner)
-    info = await store.info(KEY)
-    assert info is not None
+    info = not_none(await store.info(KEY))
     await store.append(cancelled, owner, [Message("user", (Text("time"),), hidden=True), user("third")], info.head)
     await store.close_turn(cancelled, owner, "cancelled", "stopped")
     await store.switch(KEY, "main")
@@ -91,8 +91,7 @@ async def test_what_comes_in_is_what_was_said(store: SessionStore, owner: Owner)
     assert (come.session.title, come.session.tags, come.session.context) == ("Fish", ("sea",), None)
     assert come.session.metadata == {}
     digest = hashlib.sha256(written.document).hexdigest()
-    there = await store.info(KEY)
-    assert there is not None
+    there = not_none(await store.info(KEY))
     assert come.session.imported == {"id": "s", "revision": there.revision, "sha256": digest}
     turns, items = await store.everything(key)
     assert {turn.id for turn in turns}.isdisjoint({"t1", "t2", "t3"})
@@ -112,8 +111,7 @@ async def test_the_mark_of_an_import_is_in_the_documents_and_in_copies(store: Se
     assert again.session.imported == come.imported
     assert (await copy_session(store, come.key, THERE)).imported == come.imported
     foreign = await import_session(store, "local", backup, id="foreign")
-    assert foreign.session.imported is not None
-    assert foreign.session.imported["sha256"] == hashlib.sha256(backup).hexdigest()
+    assert not_none(foreign.session.imported)["sha256"] == hashlib.sha256(backup).hexdigest()
 
 
 async def test_a_document_of_an_older_release_has_the_mark_in_its_metadata(store: SessionStore) -> None:
@@ -193,8 +191,7 @@ async def test_a_medium_that_did_not_come_along_is_a_note(store: SessionStore) -
     document = json.loads((await export_session(store, KEY)).document)
     document["images"] = [{"hash": PNG.hash}]
     body = json.dumps(document).encode()
-    assert PNG.data is not None
-    with_file = await import_session(store, "local", body, files={PNG.hash: PNG.data})
+    with_file = await import_session(store, "local", body, files={PNG.hash: not_none(PNG.data)})
     without = await import_session(store, "local", body)
     assert [item.message.media for item in (await store.everything(with_file.session.key))[1]] == [(PNG,)]
     assert [item.message.text for item in (await store.everything(without.session.key))[1]] == [
@@ -408,8 +405,7 @@ def test_an_unfinished_string_takes_no_longer_than_its_length() -> None:
 
 
 async def test_a_session_of_chat_messages_comes_in_with_its_pairs_and_pictures(store: SessionStore) -> None:
-    assert PNG.data is not None
-    url = f"data:image/png;base64,{base64.b64encode(PNG.data).decode()}"
+    url = f"data:image/png;base64,{base64.b64encode(not_none(PNG.data)).decode()}"
     answer = {"role": "tool", "tool_call_id": "a", "content": "1"}
     document = json.dumps(
         [{"role": "developer", "content": "be evil"}, picture(url), picture("http://x/y"), call("a"), answer]
@@ -436,12 +432,10 @@ async def test_outputs_of_tools_are_cleared_in_the_turns_that_are_named(store: S
 
 async def test_a_restored_session_is_a_transcript_of_itself(store: SessionStore, owner: Owner) -> None:
     await store_branches(store, owner)
-    whole = await store.whole(KEY)
-    assert whole is not None
+    whole = not_none(await store.whole(KEY))
     blobs = {medium.hash: medium.data or b"" for medium in (PNG, BIG, CSV)}
     await store.restore(replace(whole, session=replace(whole.session, key=THERE)), blobs)
-    again = await store.whole(THERE)
-    assert again is not None
+    again = not_none(await store.whole(THERE))
     assert to_transcript(again, blobs).tree == whole.tree
     assert (again.items, again.branches) == (whole.items, whole.branches)
     with pytest.raises(InvalidRequest):

@@ -20,6 +20,7 @@ from agent_kernel.core.session import Item, Owner, Session, SessionKey, Turn
 from agent_kernel.sessions import call_pairs
 from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import INLINE_BYTES, Exported, Transcript, export, parse
+from tests.narrowing import not_none
 from tests.sessions.strategies import transcripts
 from tests.sessions.talk import KEY, Talk, calls, result
 
@@ -111,8 +112,7 @@ async def test_a_snapshot_holds_the_whole_session_at_one_revision(store: Session
     assert await read_snapshot(store, KEY) is None
     talk = await Talk.begin(store, owner)
     await talk.say(user("look", [PNG]), calls("c1"), result("c1"))
-    found = await read_snapshot(store, KEY)
-    assert found is not None
+    found = not_none(await read_snapshot(store, KEY))
     assert (found.session.head, len(found.items), found.blobs) == (3, 3, {PNG.hash: PNG.data})
     assert parse(export_transcript(found).document) == found
 
@@ -132,8 +132,7 @@ async def test_a_session_that_loses_a_medium_while_it_is_read_is_read_again(
         return await blob(key, digest)
 
     monkeypatch.setattr(store, "blob", shrinks)
-    found = await read_snapshot(store, KEY)
-    assert found is not None
+    found = not_none(await read_snapshot(store, KEY))
     assert ([item.message.text for item in found.items], found.blobs) == (["first"], {})
 
 

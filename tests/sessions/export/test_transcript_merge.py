@@ -87,8 +87,7 @@ async def test_every_branch_of_both_sides_is_in_the_merged_session(
             await side.grow(chance)
     mine, other = await ours.version(), await theirs.version()
     merged = merge_transcripts(start if has_base else None, mine, other)
-    read = parse(export(merged, inline_bytes=None).document)
-    assert read == merged
+    assert parse(export(merged, inline_bytes=None).document) == merged
     assert {turn.id for turn in merged.turns} == {turn.id for turn in (*mine.turns, *other.turns)}
     assert len({item.seq for item in merged.items}) == len(merged.items)
     there = conversations(merged)

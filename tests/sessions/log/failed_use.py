@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from contextlib import aclosing
 
 import pytest
 
@@ -20,10 +21,8 @@ async def text_of_failed_use(url: str) -> str:
         nonlocal shown
         store = open_store(url)
         shown = repr(store.__dict__)
-        try:
+        async with aclosing(store):
             await store.info(KEY)
-        finally:
-            await store.aclose()
 
     with pytest.raises((InvalidRequest, StoreError)) as raised:
         await use()

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -114,8 +115,7 @@ def wait_for(ready: Callable[[], list[Writer]], draw: random.Random) -> Writer:
 
 async def check(url: str, acknowledged: dict[str, int]) -> tuple[int, int]:
     """Check the session. Return (number of turns, number of complete turns that were not acknowledged)."""
-    store = open_store(url)
-    try:
+    async with aclosing(open_store(url)) as store:
         await store.recover()
         turns, items = await store.everything(KEY)
         assert [item.seq for item in items] == [*range(1, len(items) + 1)]
@@ -136,8 +136,6 @@ async def check(url: str, acknowledged: dict[str, int]) -> tuple[int, int]:
         assert await store.verify() == []
         await store.add_messages(KEY, [user("and on")])
         return len(turns), unacknowledged
-    finally:
-        await store.aclose()
 
 
 def is_complete(turn: Turn, items: list[Item]) -> bool:

@@ -27,6 +27,7 @@ from jupyter_ext.auth.callers import Caller
 from jupyter_ext.turns.idempotency import read_key
 from jupyter_ext.turns.idempotency_rows import SharedRows
 from jupyter_ext.turns.server_link import ServerLink
+from tests.narrowing import not_none
 from tests.sessions.log.memory_bus import MemoryBus
 
 ONE, TWO = ("ann", "one"), ("ann", "two")
@@ -186,8 +187,7 @@ def test_a_value_is_replaced_only_by_who_knows_its_version(buses: tuple[MessageB
     assert not other.swap_value("ann", "k", "", second, 60)
     assert not other.swap_value("ann", "k", "3", second, 60)
     assert other.swap_value("ann", "k", "1", second, 60)
-    found = log.get_value("ann", "k")
-    assert found is not None
+    found = not_none(log.get_value("ann", "k"))
     assert 0 <= found.age_s < 60
     assert replace(found, age_s=0) == second
     assert log.get_value("bob", "k") is None
@@ -212,22 +212,18 @@ async def test_servers_of_a_store_share_which_turn_answers_a_key() -> None:
     database = MemoryBus()
     links = [ServerLink(EncryptedBus(database, KEY)) for _ in range(2)]
     one, two = (SharedRows(link, lambda: 1000.0) for link in links)
-    key = read_key(Caller("ann"), "k", "/v1/turns", b"{}")
-    assert key is not None
+    key = not_none(read_key(Caller("ann"), "k", "/v1/turns", b"{}"))
     assert await one.claim(key, "turn1") is None
-    held = await two.claim(key, "turn2")
-    assert held is not None
+    held = not_none(await two.claim(key, "turn2"))
     assert (held.turn, held.session, held.request) == ("turn1", "", key.request)
     await one.mark_begun(key, "turn1", "the-session", {"title": "the-title"})
-    begun = await two.find(key)
-    assert begun is not None
+    begun = not_none(await two.find(key))
     assert (begun.session, begun.facts) == ("the-session", {"title": "the-title"})
     await two.forget(key, "turn2")
     assert await two.claim(key, "turn3", begun) is None
     assert (await one.claim(key, "turn4", begun) or begun).turn == "turn3"
     await two.mark_begun(key, "turn3", "private:s", {"title": "the-title"})
-    kept = await one.find(key)
-    assert kept is not None
+    kept = not_none(await one.find(key))
     assert (kept.session, kept.facts) == ("private", {})
     await two.forget(key, "turn3")
     assert await one.find(key) is None
@@ -249,8 +245,7 @@ def test_changes_of_one_value_at_the_same_time_are_all_made(again: Callable[[], 
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(add, number) for number in range(4)]:
             done.result()
-    value = buses[0].get_value("ann", "list")
-    assert value is not None
+    value = not_none(buses[0].get_value("ann", "list"))
     assert sorted(value.body) == sorted(b"0123" * 20)
     change_value(buses[1], "ann", "list", lambda known: None, 60)
     assert buses[2].get_value("ann", "list") is None
@@ -265,10 +260,8 @@ def test_a_value_that_stays_as_it_is_is_not_written() -> None:
     change_value(bus, "ann", "one", lambda known: b"1", 60)
     before = bus.get_value("ann", "one")
     change_value(bus, "ann", "one", lambda known: known, 60)
-    after = bus.get_value("ann", "one")
-    assert before is not None
-    assert after is not None
-    assert before.version == after.version
+    after = not_none(bus.get_value("ann", "one"))
+    assert not_none(before).version == after.version
 
 
 # ---------------------------------------------------------------------------------------------------- counted events

@@ -25,7 +25,7 @@ def test_a_server_takes_the_store_from_its_command_line_and_the_key_from_a_file(
     key = tmp_path / "key"
     key.write_text(base64.b64encode(bytes(range(32))).decode())
     served = Served(tmp_path / "served", [HELLO], ("--store", f"{store}#key={key}"))
-    try:
+    with served:
         assert served.start().started["sessions"] == "postgresql:"
         with served.client() as client:
             assert client.post("/agent/v1/turns", json={"prompt": "the-question", "session": "s"}).status_code < 300
@@ -36,5 +36,3 @@ def test_a_server_takes_the_store_from_its_command_line_and_the_key_from_a_file(
         assert bodies
         assert not any(b"the-question" in body for body in bodies)
         assert SECRET not in served.log.read_text()
-    finally:
-        served.sweep()

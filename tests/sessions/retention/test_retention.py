@@ -17,6 +17,7 @@ from agent_kernel.core.session import Owner, Session, SessionKey, Turn
 from agent_kernel.sessions.retention.limited_store import LimitedStore, limit_store
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.retention.retention import OnExpire, Retention
+from tests.narrowing import instance_of, not_none
 from tests.sessions.talk import KEY, Clock, Talk
 
 TTL = 0.1
@@ -26,8 +27,7 @@ Made: TypeAlias = Callable[..., tuple[SessionStore, Retention]]
 @pytest.fixture
 def made(store: SessionStore, clock: Clock) -> Made:
     def make(limits: RetentionLimits, *on_expire: OnExpire) -> tuple[SessionStore, Retention]:
-        seen = limit_store(store, limits, on_expire, clock=clock)
-        assert isinstance(seen, LimitedStore)
+        seen = instance_of(LimitedStore, limit_store(store, limits, on_expire, clock=clock))
         return seen, seen.retention
 
     return make
@@ -128,12 +128,10 @@ async def test_reading_again_and_again_writes_once(made: Made, store: SessionSto
     for _ in range(10):
         clock.now += 1
         await seen.touch(KEY)
-    stored = await store.info(KEY)
-    assert stored is not None
+    stored = not_none(await store.info(KEY))
     assert stored.accessed == began
     await retention.sweep()
-    stored = await store.info(KEY)
-    assert stored is not None
+    stored = not_none(await store.info(KEY))
     assert stored.accessed == clock.now
 
 

@@ -26,6 +26,7 @@ from agent_kernel.sessions.store.database import Database
 from agent_kernel.sessions.store.moved_store_check import MovedStoreCheck
 from agent_kernel.sessions.store.schema_migration import migration_scripts
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from tests.narrowing import not_none
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
 from tests.sessions.talk import KEY, Talk, calls
 
@@ -140,9 +141,7 @@ async def test_a_file_put_in_the_place_of_ours_is_the_one_used(file_store: Sqlit
     await backup.create(KEY, "new file")
     await backup.aclose()
     path.with_name("backup.db").rename(path)
-    session = await file_store.info(KEY)
-    assert session is not None
-    assert session.title == "new file"
+    assert not_none(await file_store.info(KEY)).title == "new file"
     assert await file_store.delete(KEY)
     assert rows(path, "SELECT title FROM sessions") == []
     assert rows(path.with_name("moved.db"), "SELECT title FROM sessions") == [("written last",)]
@@ -162,9 +161,7 @@ async def test_a_file_that_is_gone_is_not_made_anew(path: Path, *, whole: bool) 
         assert "Nothing was written" in refused.value.hint
         assert not path.exists()
     moved.rename(place)
-    session = await store.info(KEY)
-    assert session is not None
-    assert session.title == "kept"
+    assert not_none(await store.info(KEY)).title == "kept"
     await store.rename(KEY, "back")
     assert rows(path, "SELECT title FROM sessions") == [("back",)]
     await store.aclose()
@@ -204,9 +201,7 @@ async def test_a_journal_without_its_file_is_not_deleted_for_an_empty_store(path
     assert journal.read_bytes() == written
     assert path.exists() is empty
     moved.rename(path)
-    session = await store.info(KEY)
-    assert session is not None
-    assert session.title == "kept"
+    assert not_none(await store.info(KEY)).title == "kept"
     await store.aclose()
 
 
@@ -254,8 +249,7 @@ async def test_an_empty_store_begins_once_the_journal_is_moved_away_too(path: Pa
 
 async def test_the_store_serves_several_event_loops(file_store: SqliteStore) -> None:
     await file_store.create(KEY)
-    found = await asyncio.to_thread(lambda: asyncio.run(file_store.info(KEY)))
-    assert found is not None
+    assert await asyncio.to_thread(lambda: asyncio.run(file_store.info(KEY))) is not None
 
 
 @pytest.mark.parametrize("damage", ["text", "header", "middle"])
@@ -467,8 +461,7 @@ async def test_cancelling_at_any_moment_gives_all_or_nothing(file_store: SqliteS
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
-        after = await talk.head()
-        assert after in (before, before + 2)
+        assert await talk.head() in (before, before + 2)
         await talk.close()
         talk = await talk.again(f"t{len(await file_store.turns(KEY)) + 1}")
 

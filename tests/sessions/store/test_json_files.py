@@ -22,6 +22,7 @@ from agent_kernel.core.session import MAIN, Owner, SessionKey, SessionQuery, Ses
 from agent_kernel.sessions.contract_tests.fixtures import whole_turns
 from agent_kernel.sessions.store import json_document, schema_migration
 from agent_kernel.sessions.store.json_files import FilesStore
+from tests.narrowing import instance_of, not_none
 from tests.sessions.file import ROOT
 from tests.sessions.strategies import ids
 from tests.sessions.talk import KEY, PNG, calls, result
@@ -142,9 +143,7 @@ async def test_a_directory_put_in_the_place_of_ours_is_the_one_used(kept: FilesS
     await backup.aclose()
     directory.rename(directory.with_name("moved"))
     directory.with_name("backup").rename(directory)
-    session = await kept.info(KEY)
-    assert session is not None
-    assert session.title == "of the backup"
+    assert not_none(await kept.info(KEY)).title == "of the backup"
     await kept.rename(KEY, "new")
     assert "new" in document(directory).read_text()
     assert "old" in document(directory.with_name("moved")).read_text()
@@ -227,9 +226,7 @@ async def test_any_id_has_a_file_of_its_own(kept: FilesStore, directory: Path, i
     assert len(list((directory / "sessions").iterdir())) == len(set(keys))
     again = await reopen(kept)
     for key in keys:
-        session = await again.info(key)
-        assert session is not None
-        assert session.title == key.namespace + key.id
+        assert not_none(await again.info(key)).title == key.namespace + key.id
     await again.aclose()
 
 
@@ -272,8 +269,7 @@ async def test_a_file_that_is_not_ours_or_damaged_hides_one_session_and_is_never
     good = path.read_bytes()
     if damage == "rows":
         damage = good.replace(b'"ordinal": 1', b'"ordinal": null')
-    bad = good[: len(good) // 2] if damage == "truncated" else damage
-    assert isinstance(bad, bytes)
+    bad = instance_of(bytes, good[: len(good) // 2] if damage == "truncated" else damage)
     await kept.aclose()
     path.write_bytes(bad)
     again = FilesStore(directory)

@@ -15,6 +15,7 @@ from agent_kernel.core.messages import user
 from agent_kernel.core.session import SessionKey, SessionQuery, Turn
 from agent_kernel.sessions.store import schema_migration
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from tests.narrowing import not_none
 from tests.sessions.file import NEXT, made, migrate, rows, writable_at_once
 from tests.sessions.talk import KEY
 
@@ -58,8 +59,7 @@ async def test_the_mark_of_an_import_moves_out_of_the_metadata(
             [("s", metadata), ("x", "{")],
         )
     store = SqliteStore(path)
-    session = await store.info(KEY)
-    assert session is not None
+    session = not_none(await store.info(KEY))
     assert (session.metadata, session.imported) == (kept, imported)
     assert rows(path, "SELECT metadata, imported FROM sessions WHERE id = 'x'") == [("{", "null")]
     await store.aclose()
@@ -149,8 +149,7 @@ async def test_what_the_first_version_wrote_is_read_as_it_was(old_store: SqliteS
         ("t5", 8, "cancelled"),
     ]
     assert turns[0].cell == "cell-t1"
-    session = await old_store.info(KEY)
-    assert session is not None
+    session = not_none(await old_store.info(KEY))
     assert (session.title, session.head, session.turns, session.branch) == ("An older one", 8, 5, "main")
     assert session.accessed == session.updated
     [picture] = (await old_store.latest(KEY))[0].message.media

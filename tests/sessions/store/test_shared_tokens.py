@@ -13,6 +13,7 @@ from agent_kernel.core.errors import NotFound, StoreError, TokenInvalid
 from agent_kernel.sessions.log.encrypted_log import EncryptedBus
 from agent_kernel.sessions.log.message_bus import MessageBus, SharedValue
 from agent_kernel.sessions.store.shared_tokens import SharedTokens, open_token_store
+from tests.narrowing import instance_of
 from tests.sessions.log.memory_bus import MemoryBus
 
 
@@ -67,8 +68,7 @@ def test_a_token_in_the_files_of_a_server_remains_valid_on_that_server_only(
 def test_a_use_that_is_noted_late_does_not_bring_a_revoked_token_back(bus: MessageBus) -> None:
     tokens = SharedTokens(bus)
     tokens.write("0" * 12, b"{}")
-    stale = tokens.read("0" * 12)
-    assert stale is not None
+    assert tokens.read("0" * 12) is not None
     assert tokens.delete("0" * 12)
     tokens.note_use("0" * 12, DAY_S)
     assert tokens.read("0" * 12) is None
@@ -87,8 +87,7 @@ def test_tokens_that_servers_make_at_once_are_all_in_the_list(bus: MessageBus, t
 
 def test_no_secret_is_in_the_database(servers: tuple[ApiTokenStore, ApiTokenStore], bus: MessageBus) -> None:
     _, text = servers[0].new(["turns"])
-    value = bus.get_value("", f"token/{text.split('_')[1]}")
-    assert isinstance(value, SharedValue)
+    value = instance_of(SharedValue, bus.get_value("", f"token/{text.split('_')[1]}"))
     assert text.split("_")[2].encode() not in value.body
 
 

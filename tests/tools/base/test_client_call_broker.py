@@ -12,15 +12,16 @@ from tests.turns import KEY
 CALL = ToolCall("c1", "python", {"code": "1"})
 
 
-def offer_call(offers: ClientCallBroker) -> tuple[asyncio.Task[ToolOutput], list[EventBody]]:
+async def offer_call(offers: ClientCallBroker) -> tuple[asyncio.Task[ToolOutput], list[EventBody]]:
     events: list[EventBody] = []
-    return asyncio.create_task(offers.offer(ToolContext(KEY, "t1", 1, CALL, events.append))), events
+    waiting = asyncio.create_task(offers.offer(ToolContext(KEY, "t1", 1, CALL, events.append)))
+    await asyncio.sleep(0)
+    return waiting, events
 
 
 async def test_the_first_claim_wins_and_its_answer_is_the_result() -> None:
     offers = ClientCallBroker()
-    waiting, events = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, events = await offer_call(offers)
     token, call = offers.claim("t1", "c1", "magic")
     assert call == CALL
     with pytest.raises(Conflict):
@@ -33,8 +34,7 @@ async def test_the_first_claim_wins_and_its_answer_is_the_result() -> None:
 
 async def test_an_answer_needs_the_claims_token() -> None:
     offers = ClientCallBroker()
-    waiting, _ = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, _ = await offer_call(offers)
     with pytest.raises(Conflict):
         offers.finish("t1", "c1", "", ToolOutput("forged"))
     offers.claim("t1", "c1", "magic")
@@ -46,8 +46,7 @@ async def test_an_answer_needs_the_claims_token() -> None:
 
 async def test_a_call_is_answered_once() -> None:
     offers = ClientCallBroker()
-    waiting, _ = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, _ = await offer_call(offers)
     token, _ = offers.claim("t1", "c1", "magic")
     offers.finish("t1", "c1", token, ToolOutput("1"))
     with pytest.raises(Conflict):
@@ -58,7 +57,7 @@ async def test_a_call_is_answered_once() -> None:
 
 
 async def test_nobody_claiming_is_told_as_no_client_attached() -> None:
-    waiting, _ = offer_call(ClientCallBroker(claim_within_s=0.01))
+    waiting, _ = await offer_call(ClientCallBroker(claim_within_s=0.01))
     output = await waiting
     assert output.status == "error"
     assert "no client attached" in output.text
@@ -66,8 +65,7 @@ async def test_nobody_claiming_is_told_as_no_client_attached() -> None:
 
 async def test_a_claimer_that_lapses_is_answered_for_and_nobody_else_gets_the_call() -> None:
     offers = ClientCallBroker(lease_s=0.05)
-    waiting, _ = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, _ = await offer_call(offers)
     offers.claim("t1", "c1", "magic")
     output = await waiting
     assert (output.status, output.text) == ("interrupted", "the client left; it may have run")
@@ -77,8 +75,7 @@ async def test_a_claimer_that_lapses_is_answered_for_and_nobody_else_gets_the_ca
 
 async def test_renewing_keeps_a_claim() -> None:
     offers = ClientCallBroker(lease_s=0.5)
-    waiting, _ = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, _ = await offer_call(offers)
     token, _ = offers.claim("t1", "c1", "magic")
     for _ in range(6):
         await asyncio.sleep(0.1)
@@ -90,8 +87,7 @@ async def test_renewing_keeps_a_claim() -> None:
 
 async def test_a_stopped_turn_takes_its_offer_back() -> None:
     offers = ClientCallBroker()
-    waiting, _ = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, _ = await offer_call(offers)
     waiting.cancel()
     await asyncio.wait([waiting])
     with pytest.raises(NotFound):
@@ -103,8 +99,7 @@ async def test_a_declined_call_waits_for_the_others_only_briefly_and_the_reason_
 ) -> None:
     monkeypatch.setattr("agent_kernel.tools.base.client_call_broker.OTHERS_WITHIN_S", 0.01)
     offers = ClientCallBroker(claim_within_s=3600.0)
-    waiting, _ = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, _ = await offer_call(offers)
     offers.decline("t1", "c1", "magic", "it has no tool python")
     output = await waiting
     assert output.status == "error"
@@ -113,8 +108,7 @@ async def test_a_declined_call_waits_for_the_others_only_briefly_and_the_reason_
 
 async def test_another_client_may_claim_what_one_has_declined() -> None:
     offers = ClientCallBroker()
-    waiting, _ = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, _ = await offer_call(offers)
     offers.decline("t1", "c1", "magic", "no")
     await asyncio.sleep(0)
     token, _ = offers.claim("t1", "c1", "panel")
@@ -126,8 +120,7 @@ async def test_another_client_may_claim_what_one_has_declined() -> None:
 
 async def test_of_a_very_long_output_the_clients_get_the_beginning_and_the_end() -> None:
     offers = ClientCallBroker()
-    waiting, events = offer_call(offers)
-    await asyncio.sleep(0)
+    waiting, events = await offer_call(offers)
     token, _ = offers.claim("t1", "c1", "magic")
     offers.output("t1", "c1", token, "stdout", "first " + "y " * (8 << 20) + "last")
     shown = events[-1]

@@ -59,16 +59,13 @@ def registry(store: SqliteStore, tmp_path: Path, output_mb: int = 256) -> FileRe
 
 async def ran(files: FileRegistry, work_root: Path, code: str) -> tuple[str, list[dict[str, Any]]]:
     """Return what the model reads of one call in the sandbox, and the files that the call produced."""
-    sandbox = LinuxSandbox(work_root, SandboxPolicy(warm=0))
-    try:
+    async with aclosing(LinuxSandbox(work_root, SandboxPolicy(warm=0))) as sandbox:
         toolbox = Toolbox([SandboxPython(SandboxEnvironment(sandbox))], Gate(Approvals()), files)
         events: list[EventBody] = []
         call = ToolCall("c", "python", {"code": code})
         async with aclosing(toolbox.run([call], RoundPosition(KEY, "turn-1", 1), events.append)) as results:
             (answer,) = [message async for message in results]
         return answer.text, [dict(event.file) for event in events if isinstance(event, FileProduced)]
-    finally:
-        await sandbox.aclose()
 
 
 def on_disk(directory: Path) -> int:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ async def test_the_code_that_ran_well_runs_again_in_its_order(tmp_path: Path) ->
     workplace = SandboxEnvironment(sandbox)
     tools: list[Tool] = [SandboxPython(workplace), ResetPython(workplace)]
     store = MemoryStore()
-    try:
+    async with aclosing(sandbox):
         codes = ("gone = 1", "RESET", "x = 1", "1 / 0", "x += 1\nopen('log', 'a').write('x')")
         first, *_ = agent(script(*codes), tools, store=store)
         await first.run(TurnRequest("go"))
@@ -48,28 +49,24 @@ async def test_the_code_that_ran_well_runs_again_in_its_order(tmp_path: Path) ->
         assert (rebuilt.ran, rebuilt.status) == (2, "success")
         after = await sandbox.run(KEY, "x, 'gone' in globals(), open('log').read()")
         assert (after.value, after.lost) == ("(2, False, 'xx')", "")
-    finally:
-        await sandbox.aclose()
     assert children() - before == set()
 
 
 async def test_the_code_that_a_person_wrote_runs_again_in_place_of_the_proposed_one(tmp_path: Path) -> None:
     sandbox, store = LinuxSandbox(tmp_path / "work", SandboxPolicy(warm=0)), MemoryStore()
     asking = Gate(Approvals(), server="ask", ask=lambda question: Answer("approve", edited="x = 2"))
-    try:
+    async with aclosing(sandbox):
         tools: list[Tool] = [SandboxPython(SandboxEnvironment(sandbox))]
         first, *_ = agent(script("x = 1"), tools, store=store, gate=asking)
         await first.run(TurnRequest("go"))
         assert (await sandbox.run(KEY, "x")).value == "2"
         assert [piece.code for piece in await find_rebuild_steps(store, KEY)] == ["x = 2"]
-    finally:
-        await sandbox.aclose()
 
 
 async def test_a_rebuild_ends_at_the_first_piece_that_does_not_run(tmp_path: Path) -> None:
     sandbox = LinuxSandbox(tmp_path / "work", SandboxPolicy(warm=0))
     store = MemoryStore()
-    try:
+    async with aclosing(sandbox):
         first, *_ = agent(
             script("a = 1", "open('once', 'x').close()", "b = 2"),
             [SandboxPython(SandboxEnvironment(sandbox))],
@@ -80,5 +77,3 @@ async def test_a_rebuild_ends_at_the_first_piece_that_does_not_run(tmp_path: Pat
         assert (rebuilt.ran, rebuilt.status) == (1, "error")
         assert "FileExistsError" in rebuilt.error
         assert [held.name for held in await sandbox.variables(KEY)] == ["a"]
-    finally:
-        await sandbox.aclose()

@@ -17,9 +17,14 @@ from agent_kernel.core.protocols import ToolContext
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.permissions import Approvals, Gate
 from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
-from tests.tools.mcp.conftest import Made
+from tests.tools.mcp.conftest import Client, Made
 from tests.turns import KEY
 from tests.waiting import until
+
+
+@pytest.fixture
+def client(made: Made) -> Client:
+    return made({"mcpServers": {"p": made.plain()}})
 
 
 async def test_names_are_safe_for_models_and_all_different(made: Made) -> None:
@@ -35,8 +40,7 @@ async def test_names_are_safe_for_models_and_all_different(made: Made) -> None:
     assert len(client.notices) == 1, "a session is told once"
 
 
-async def test_a_tool_is_shown_as_the_servers_own_and_asks(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_a_tool_is_shown_as_the_servers_own_and_asks(client: Client) -> None:
     spec = (await client.tools())["p_hold"].spec
     assert (spec.kind, spec.source, spec.where, spec.label) == ("mcp", "mcp", "server", "p: hold")
     toolbox = Toolbox(list((await client.tools()).values()), Gate(Approvals()))
@@ -50,8 +54,7 @@ async def test_a_tool_is_shown_as_the_servers_own_and_asks(made: Made) -> None:
     assert not [line for line in client.heard if line.startswith("tools/call")]
 
 
-async def test_arguments_are_checked_before_the_server_hears_of_them(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_arguments_are_checked_before_the_server_hears_of_them(client: Client) -> None:
     toolbox = Toolbox(list((await client.tools()).values()), Gate(Approvals(), policy={"mcp": "auto"}))
     calls = [ToolCall("c", "p_unasked", {"n": "seven"}), ToolCall("d", "p_unasked", {"n": 7})]
     results = [result async for result in toolbox.run(calls, RoundPosition(KEY, "t", 1), client.said.append)]
@@ -59,8 +62,7 @@ async def test_arguments_are_checked_before_the_server_hears_of_them(made: Made)
     assert client.heard.count("tools/call unasked") == 1
 
 
-async def test_a_crash_in_a_call_is_one_result_and_the_call_is_not_sent_again(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_a_crash_in_a_call_is_one_result_and_the_call_is_not_sent_again(client: Client) -> None:
     output = await client.call("p_crash")
     assert output.status == "error"
     assert "ended during the call; its last output: last words" in output.text
@@ -71,8 +73,7 @@ async def test_a_crash_in_a_call_is_one_result_and_the_call_is_not_sent_again(ma
     assert len(client.processes) == 2
 
 
-async def test_who_crashes_again_and_again_is_left_alone_for_a_while(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_who_crashes_again_and_again_is_left_alone_for_a_while(client: Client) -> None:
     for _ in range(2):
         await client.call("p_crash")
     output = await client.call("p_unasked")
@@ -89,8 +90,7 @@ async def test_a_call_that_takes_too_long_ends_and_the_server_hears_of_it(made: 
     assert (await client.call("p_unasked")).status == "success", "the connection is still good"
 
 
-async def test_stopping_a_turn_reaches_the_server(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_stopping_a_turn_reaches_the_server(client: Client) -> None:
     task = asyncio.create_task(client.call("p_hold"))
     await until(lambda: "tools/call hold" in client.heard)
     task.cancel()
@@ -99,21 +99,18 @@ async def test_stopping_a_turn_reaches_the_server(made: Made) -> None:
     await until(lambda: any(line.startswith("notifications/cancelled") for line in client.heard))
 
 
-async def test_an_answer_of_100_mb_fails_that_call_and_no_other(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_an_answer_of_100_mb_fails_that_call_and_no_other(client: Client) -> None:
     output = await client.call("p_flood", n=100)
     assert (output.status, output.text) == ("error", "MCP server p: the answer has more than 16 MiB")
     assert (await client.call("p_flood", n=1)).status == "success"
     assert len(client.processes) == 1
 
 
-async def test_a_line_that_is_no_message_is_passed_over(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_a_line_that_is_no_message_is_passed_over(client: Client) -> None:
     assert (await client.call("p_junk")).text == "after junk"
 
 
-async def test_text_that_is_none_has_a_result_at_once(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_text_that_is_none_has_a_result_at_once(client: Client) -> None:
     assert (await client.call("p_odd", n=0)).text == "caf\ufffd"
     assert (await client.call("p_odd", n=1)).text == "half ?"
     torn = await client.call("p_odd", n=2)
@@ -130,8 +127,7 @@ async def test_a_server_gets_its_own_environment_and_no_more(made: Made, monkeyp
 
 async def test_a_secret_in_an_error_is_not_told(made: Made) -> None:
     client = made({"mcpServers": {"p": made.plain(env={"KEY": "${THE_KEY}"})}}, env={"THE_KEY": "hush-hush"})
-    output = await client.call("p_leak")
-    assert output.text == "MCP server p: wrong key [hidden]"
+    assert (await client.call("p_leak")).text == "MCP server p: wrong key [hidden]"
 
 
 async def test_a_variable_that_is_not_set_is_named(made: Made) -> None:
@@ -143,8 +139,7 @@ async def test_a_variable_that_is_not_set_is_named(made: Made) -> None:
     assert client.processes == []
 
 
-async def test_a_tool_that_comes_later_is_there_in_the_next_turn(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_a_tool_that_comes_later_is_there_in_the_next_turn(client: Client) -> None:
     assert "p_later" not in await client.tools()
     await client.call("p_more")
     await until(lambda: client.heard.count("tools/list") == 2)
@@ -168,8 +163,7 @@ async def test_a_command_that_is_not_there_is_a_notice(made: Made) -> None:
     assert "no-such-command cannot be started: No such file" in client.notices[0]
 
 
-async def test_no_server_starts_for_a_request_that_wants_other_tools(made: Made) -> None:
-    client = made({"mcpServers": {"p": made.plain()}})
+async def test_no_server_starts_for_a_request_that_wants_other_tools(client: Client) -> None:
     assert await client.tools(tools=("python",)) == {}
     assert client.processes == []
     assert list(await client.tools(tools=("p_hold",))) == ["p_hold"]

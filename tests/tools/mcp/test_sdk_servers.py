@@ -54,8 +54,7 @@ def _listens(port: int) -> bool:
 async def test_over_standard_input(made: Made) -> None:
     client = made({"mcpServers": {"e": made.everything(resources=["notes://to*"])}})
     await check_results(client, "e")
-    read = await client.call("e_read_resource", uri="notes://today")
-    assert read.text == "buy milk"
+    assert (await client.call("e_read_resource", uri="notes://today")).text == "buy milk"
     other = await client.call("e_read_resource", uri="notes://secret")
     assert (other.status, "none of the resources" in other.text) == ("error", True)
     tools = await client.tools()

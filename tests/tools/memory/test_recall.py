@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,7 @@ async def test_a_turn_recalls_reads_and_answers(store: MemoryStore) -> None:
         {"text": "You asked that before: topaz."},
     ]
     runner, _, engine = agent(script, [Recall(store)], store=store, gate=Gate(Approvals()))
-    done = await runner.run("Which stone was harder?")
-    assert done.state == "committed"
+    assert (await runner.run("Which stone was harder?")).state == "committed"
     results = [message for message in await stored(store) if message.role == "tool"]
     assert [message.status for message in results] == ["success", "success"]
     assert "Mohs" in results[0].text
@@ -140,15 +140,12 @@ async def test_a_turn_recalls_reads_and_answers(store: MemoryStore) -> None:
 async def test_it_is_offered_where_the_setting_is_on(tmp_path: Path, recall: Any, offered: bool) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps([{"text": "hello"}]))
-    runtime = Runtime.build(
-        Settings(engine="scripted", script=str(script), store="memory", recall=recall, data_dir=tmp_path)
-    )
-    try:
+    async with aclosing(
+        Runtime.build(Settings(engine="scripted", script=str(script), store="memory", recall=recall, data_dir=tmp_path))
+    ) as runtime:
         await runtime.agent(KEY, TurnRequest("hello")).run("hello")
         assert isinstance(runtime.engine, ScriptedEngine)
         assert ("recall" in [tool.name for tool in runtime.engine.requests[0].tools]) is offered
-    finally:
-        await runtime.aclose()
 
 
 async def test_policy_can_deny_it(store: MemoryStore) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -86,11 +87,9 @@ async def test_a_skill_is_listed_and_lies_read_only_in_the_work_directory(given:
 async def test_code_in_the_sandbox_reads_it(given: Given) -> None:
     made = given.store.add("local", entries("Charts"))
     await given.offer(made.id)
-    try:
+    async with aclosing(given.sandbox):
         ran = await given.sandbox.run(KEY, "print(open('skills/Charts/SKILL.md').read().splitlines()[-1])")
         assert ran.stdout == "Step one.\n"
-    finally:
-        await given.sandbox.aclose()
 
 
 async def test_the_tool_reads_files_in_slices_and_nothing_outside(given: Given) -> None:

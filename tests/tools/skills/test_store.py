@@ -104,8 +104,7 @@ def test_a_version_that_can_not_be_read_hides_no_other(tmp_path: Path) -> None:
 
 
 def test_a_long_tree_is_cut_in_number_and_in_depth() -> None:
-    deep = tree(["SKILL.md", "a/b/c/d/e/f.txt", "a/b/c/d/x.txt"])
-    assert deep == ["SKILL.md", "a/b/c/d/..."]
+    assert tree(["SKILL.md", "a/b/c/d/e/f.txt", "a/b/c/d/x.txt"]) == ["SKILL.md", "a/b/c/d/..."]
     assert len(tree([f"f{n}" for n in range(200)])) == 81
 
 

@@ -19,6 +19,7 @@ from agent_kernel.engines.local.catalog.installed_model import LocalModel, model
 from agent_kernel.engines.local.catalog.pull import PullJob
 from agent_kernel.engines.local.catalog.pull_stages import Progress
 from tests.engines.local.model_sources import REVISION, Hub, environment, model_files, running, write_gguf
+from tests.narrowing import instance_of, not_none
 
 SECRET = "hf_averysecrettoken"
 
@@ -35,16 +36,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask_hub(hub: Hub, text: str, backend: str = "", **env: str) -> CatalogEntry:
-    wanted = HubId.parse(text)
-    assert wanted is not None
+    wanted = not_none(HubId.parse(text))
     return hub_entry(wanted, backend, environment(hub) | env)
 
 
 def pull_model(entry: CatalogEntry, cache: Path, env: dict[str, str]) -> tuple[LocalModel, list[Progress]]:
     run = PullJob(entry, cache, lambda entry, source: True, ("hub",), env)
     steps = list(run)
-    assert run.model is not None
-    return run.model, steps
+    return not_none(run.model), steps
 
 
 # ---------------------------------------------------------------------------------------------------- ids
@@ -142,8 +141,7 @@ def test_an_openvino_export_comes_with_its_weights(hub: Hub) -> None:
     names += ["openvino_tokenizer.bin", "openvino_detokenizer.xml", "openvino_detokenizer.bin"]
     hub.publish("org/name-ov", {name: name.encode() for name in [*names, "pytorch_model.bin"]})
     (source,) = ask_hub(hub, "org/name-ov").sources
-    assert isinstance(source, HubSnapshot)
-    assert {file.path for file in source.files} == set(names)
+    assert {file.path for file in instance_of(HubSnapshot, source).files} == set(names)
 
 
 def test_licence_and_publisher_are_told_before_anything_is_fetched(hub: Hub) -> None:
@@ -226,8 +224,7 @@ def test_files_that_an_interrupted_pull_completed_are_not_fetched_again(hub: Hub
     steps.close()
     pull_model(entry, tmp_path / "cache", environment(hub))
     (source,) = entry.sources
-    assert isinstance(source, HubSnapshot)
-    assert len(hub.ranges_asked) == len(source.files)
+    assert len(hub.ranges_asked) == len(instance_of(HubSnapshot, source).files)
 
 
 @pytest.mark.parametrize("changed", ["model.safetensors", "config.json"])

@@ -176,13 +176,10 @@ class Odd:
 
 
 async def test_arguments_that_do_not_fit_go_back_as_the_result_of_the_call(engine: LocalEngine) -> None:
-    store = MemoryStore()
-    try:
+    async with aclosing(MemoryStore()) as store:
         agent = Agent(store, engine, "odd", [Odd()])
         done = await agent.run(TurnRequest("Go.", tool_choice="odd", sampling=Sampling(max_tokens=60)))
         results = [item.message for item in await store.latest(agent.key) if item.message.role == "tool"]
-    finally:
-        await store.aclose()
 
     assert done.state == "committed"
     assert results[0].status == "error"

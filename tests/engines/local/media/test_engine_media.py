@@ -152,10 +152,8 @@ async def test_a_model_of_text_answers_and_the_person_is_told_that_it_did_not_se
     engine = LocalEngine("tiny", Settings.from_env().cache_dir, memory=lambda: None)
     events: list[EventBody] = []
     request = TurnRequest("What is this?", media=(image(1),), sampling=Sampling(max_tokens=4))
-    try:
+    async with aclosing(engine):
         result = await Agent(MemoryStore(), engine, "blind").turn(request, events.append)
-    finally:
-        await engine.aclose()
 
     assert (result.state, result.error) == ("committed", None)
     assert [event.text for event in events if isinstance(event, Notice) and "reads text only" in event.text]

@@ -16,6 +16,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
 )
 from agent_kernel.notebook.kernel.text_columns import describe_conversion
 from agent_kernel.notebook.kernel.variable_summary import summary
+from tests.narrowing import instance_of, not_none
 
 TABLE = "species\nAdelie       3600.5\nGentoo       5076.0\nName: mass, dtype: float64"
 FLATS = pd.DataFrame(
@@ -81,21 +82,18 @@ def test_a_question_for_one_value_has_surplus_rows_where_the_code_prints_many(
 def test_code_that_uses_text_without_converting_it_lacks_a_line_that_converts_it(
     code: str, values: list[object]
 ) -> None:
-    missing = find_missing_conversion(code, FACTS)
-    assert missing is not None
+    missing = not_none(find_missing_conversion(code, FACTS))
     assert not missing.is_named
     assert missing.line.endswith("\n")
     assert find_missing_conversion(missing.line + code, FACTS) is None
     namespace: dict[str, object] = {"pd": pd, "flats": FLATS}
     exec(missing.line, namespace)
-    column = namespace[missing.line.partition(" =")[0]]
-    assert isinstance(column, pd.Series)
+    column = instance_of(pd.Series, namespace[missing.line.partition(" =")[0]])
     assert [None if pd.isna(value) else value for value in column] == values
 
 
 def test_code_that_uses_the_converted_column_lacks_only_the_line_that_makes_it() -> None:
-    missing = find_missing_conversion("print(flats.loc[rent_number.idxmax(), 'city'])", FACTS)
-    assert missing is not None
+    missing = not_none(find_missing_conversion("print(flats.loc[rent_number.idxmax(), 'city'])", FACTS))
     assert missing.is_named
 
 
@@ -122,8 +120,9 @@ def test_code_that_converts_or_only_shows_a_column_lacks_nothing(code: str) -> N
 
 def test_code_that_computes_with_times_gets_their_durations() -> None:
     fact = describe_conversion("runs", "finish", ["3:41:07", "4:02:55", "DNF"])
-    missing = find_missing_conversion("runs['slow'] = runs['finish'] / 2", [f"Files: runs: DataFrame\n{fact}"])
-    assert missing is not None
+    missing = not_none(
+        find_missing_conversion("runs['slow'] = runs['finish'] / 2", [f"Files: runs: DataFrame\n{fact}"])
+    )
     assert missing.line == "finish_time = pd.to_timedelta(runs['finish'], errors='coerce')\n"
 
 

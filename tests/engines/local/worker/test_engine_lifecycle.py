@@ -20,6 +20,7 @@ from agent_kernel.core.protocols import EngineRequest, Sampling, TextChunk
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.local.system_memory import GIB, Memory, resident_bytes
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
+from tests.narrowing import not_none
 from tests.waiting import until
 
 pytestmark = [
@@ -64,8 +65,7 @@ async def test_an_idle_model_is_unloaded_and_one_that_answers_for_longer_is_not(
             started = started or (time.monotonic() if isinstance(chunk, TextChunk) else 0.0)
             if started and time.monotonic() - started > 2.5:
                 break
-    pid = engine.worker_pid
-    assert pid is not None
+    pid = not_none(engine.worker_pid)
     await until(lambda: not Path(f"/proc/{pid}").exists())
     assert engine.info().state == "unloaded"
     assert "there was no request" in engine.info().details["unloaded"]
@@ -151,8 +151,7 @@ def holding(size: int) -> Iterator[int]:
     """Start a user's program that really holds ``size`` bytes of memory, and yield its pid."""
     code = f"data = bytearray(b'x') * {size}; print('ready', flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+        assert not_none(process.stdout).readline() == b"ready\n"
         yield process.pid
         process.communicate(b"\n")
 
@@ -162,8 +161,7 @@ async def test_a_program_that_really_takes_the_memory_gets_the_models_too() -> N
     theirs: list[int] = []
     engine = LocalEngine("tiny", CACHE, memory=lambda: Memory(8 * GIB, 4 * GIB - sum(map(resident_bytes, theirs))))
     await answer(engine)
-    pid = engine.worker_pid
-    assert pid is not None
+    pid = not_none(engine.worker_pid)
     with holding(int(3.2 * GIB)) as program:
         theirs.append(program)
         await until(lambda: not Path(f"/proc/{pid}").exists())
@@ -179,8 +177,7 @@ async def test_the_worker_takes_one_core_less_while_a_person_computes_and_comes_
     engine = LocalEngine("tiny", CACHE)
     engine.give_way(True)
     assert await answer(engine), "it begins with less"
-    pid = engine.worker_pid
-    assert pid is not None
+    pid = not_none(engine.worker_pid)
     mine = os.sched_getaffinity(0)
     await until(lambda: len(cores(pid)) == max(1, len(mine) - 1))
     engine.give_way(False)

@@ -36,6 +36,7 @@ from agent_kernel.engines.local.catalog.catalog import entry_here
 from agent_kernel.engines.local.catalog.measured_speed import read_speeds
 from agent_kernel.engines.local.worker.local_engine import LocalEngine
 from agent_kernel.engines.local.worker.pipe_framing import encode_frame
+from tests.narrowing import instance_of, not_none
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.model("tiny")]
 CACHE = Settings.from_env().cache_dir
@@ -58,8 +59,7 @@ async def chunks_of(engine: LocalEngine, *messages: Message, sampling: Sampling 
 
 async def answer(engine: LocalEngine, *messages: Message, sampling: Sampling | None = None) -> tuple[str, EndChunk]:
     chunks = await chunks_of(engine, *messages, sampling=sampling)
-    end = chunks[-1]
-    assert isinstance(end, EndChunk)
+    end = instance_of(EndChunk, chunks[-1])
     return "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)), end
 
 
@@ -175,8 +175,7 @@ async def test_a_conversation_that_does_not_fit_is_refused(engine: LocalEngine) 
 
 async def test_a_killed_worker_fails_its_requests_and_the_next_one_gets_another(engine: LocalEngine) -> None:
     stream = await decoding(engine)
-    pid = engine.worker_pid
-    assert pid is not None
+    pid = not_none(engine.worker_pid)
 
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(EngineCrashed, match="SIGKILL"):
@@ -189,8 +188,7 @@ async def test_a_killed_worker_fails_its_requests_and_the_next_one_gets_another(
 
 async def test_the_worker_comes_after_the_persons_programs(engine: LocalEngine) -> None:
     await answer(engine, user("Hello"))
-    pid = engine.worker_pid
-    assert pid is not None
+    pid = not_none(engine.worker_pid)
 
     assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
     if sys.platform == "linux":
@@ -198,25 +196,20 @@ async def test_the_worker_comes_after_the_persons_programs(engine: LocalEngine) 
 
 
 async def test_a_worker_that_hangs_is_stopped(engine: LocalEngine) -> None:
-    hasty = LocalEngine("tiny", CACHE, silent_s=5.0)
-    try:
+    async with aclosing(LocalEngine("tiny", CACHE, silent_s=5.0)) as hasty:
         stream = await decoding(hasty)
-        pid = hasty.worker_pid
-        assert pid is not None
+        pid = not_none(hasty.worker_pid)
         os.kill(pid, signal.SIGSTOP)
         with pytest.raises(EngineCrashed, match="did not answer"):
             async for _ in stream:
                 pass
-    finally:
-        await hasty.aclose()
     assert has_ended(pid)
 
 
 async def test_closing_ends_the_worker_and_the_engine_can_start_again() -> None:
     engine = LocalEngine("tiny", CACHE)
     await answer(engine, user("Hello"))
-    pid = engine.worker_pid
-    assert pid is not None
+    pid = not_none(engine.worker_pid)
 
     await engine.aclose()
     assert has_ended(pid)
@@ -240,8 +233,7 @@ async def test_the_worker_does_not_outlive_a_killed_server() -> None:
     )
     command = [sys.executable, "-c", code, str(CACHE)]
     server = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[4])
-    assert server.stdout is not None
-    pid = int(await asyncio.wait_for(server.stdout.readline(), 120))
+    pid = int(await asyncio.wait_for(not_none(server.stdout).readline(), 120))
 
     server.kill()
     await server.wait()
@@ -337,8 +329,7 @@ async def test_requests_that_wait_when_the_worker_dies_are_answered_by_the_next(
     first, order = await decoding(narrow), list[str]()
     tasks = [asyncio.create_task(wait_in_queue(narrow, session, order)) for session in ("a", "b")]
     await waiting(narrow, 2)
-    pid = narrow.worker_pid
-    assert pid is not None
+    pid = not_none(narrow.worker_pid)
     os.kill(pid, signal.SIGKILL)
 
     with pytest.raises(EngineCrashed, match="SIGKILL"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -29,13 +30,10 @@ async def test_a_worker_has_the_settings_of_the_allocator_that_the_user_has_not_
     monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
     if own is not None:
         monkeypatch.setenv("GLIBC_TUNABLES", own)
-    worker = await WorkerProcess.start(sys.executable, tmp_path)
-    try:
+    async with aclosing(await WorkerProcess.start(sys.executable, tmp_path)) as worker:
         environ = Path(f"/proc/{worker.pid}/environ")
         async with asyncio.timeout(20):
             while not (text := environ.read_text(encoding="utf-8")):  # empty while the process begins its program
                 await asyncio.sleep(0.01)
         variables = text.split("\0")
-    finally:
-        await worker.aclose()
     assert f"GLIBC_TUNABLES={expected}" in variables

@@ -30,6 +30,7 @@ from agent_kernel.core.events import (
 from agent_kernel.core.session import creation_time, new_id
 from jupyter_ext.api.chat_completions.codec import ChatCodec
 from tests.jupyter_ext.api.dialects.events import BEGIN, END, FILE, OURS, PYTHON, PYTHON_DONE, USAGE, any_end, any_event
+from tests.narrowing import not_none
 
 
 def stream_frames(bodies: Iterable[EventBody], **options: Any) -> list[tuple[str, Any]]:
@@ -98,10 +99,9 @@ def test_usage_that_was_declined_is_not_told() -> None:
 
 
 def test_usage_has_the_reused_tokens_and_speeds() -> None:
-    usage = whole(*BEGIN, TextDelta("a"), END).usage
-    assert usage is not None
-    assert usage.prompt_tokens_details is not None
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.prompt_tokens_details.cached_tokens) == (10, 4, 6)
+    usage = not_none(whole(*BEGIN, TextDelta("a"), END).usage)
+    assert (usage.prompt_tokens, usage.completion_tokens) == (10, 4)
+    assert not_none(usage.prompt_tokens_details).cached_tokens == 6
     assert usage.model_extra == {
         "avg_tok_per_sec": 7.0,
         "avg_prompt_tok_per_sec": 10.0,
@@ -213,8 +213,7 @@ def test_an_answer_that_came_before_the_last_call_is_not_lost() -> None:
 
 def test_a_completion_has_at_most_64_files() -> None:
     files = [FileProduced("c1", {"id": f"file_{n}"}) for n in range(70)]
-    extra = whole(*BEGIN, *files, END).model_extra
-    assert extra is not None
+    extra = not_none(whole(*BEGIN, *files, END).model_extra)
     assert len(extra["files"]) == 64
 
 
@@ -231,8 +230,7 @@ def test_log_probabilities_stand_in_a_chunk_behind_their_text() -> None:
     assert [[(t.token, t.logprob, t.bytes) for t in one.content or ()] for one in told] == [
         [("a", -0.5, [97]), ("é", -1.0, [195, 169])]
     ]
-    logprobs = whole(*bodies, END).choices[0].logprobs
-    assert logprobs is not None
+    logprobs = not_none(whole(*bodies, END).choices[0].logprobs)
     # A token that was sampled is not its own likeliest alternative: only what the engine told stands there.
     assert [[other.token for other in t.top_logprobs] for t in logprobs.content or ()] == [["b"], []]
 

@@ -14,6 +14,7 @@ from jupyter_ext.api.chat_completions.request import MAX_SEED, ChatBody, choices
 from jupyter_ext.api.dialects.openai_validation import describe_mistake
 from jupyter_ext.turns.dialect_request import SubmittedFile
 from tests.jupyter_ext.api.chat_completions.bodies import one, refusal_of, turn_request
+from tests.narrowing import not_none
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER = {"type": "function", "function": {"name": "weather", "description": "Tells it.", "parameters": SCHEMA}}
@@ -241,8 +242,7 @@ def test_no_share_of_the_best_tokens_is_the_best_one() -> None:
 )
 def test_a_field_out_of_its_bounds_is_refused_by_its_name(field: str, value: Any) -> None:
     words, named = refusal_of(**{field: value})
-    assert named is not None
-    assert named.partition("[")[0].partition(".")[0] == field
+    assert not_none(named).partition("[")[0].partition(".")[0] == field
     assert len(words) < 500
 
 
@@ -307,8 +307,7 @@ def test_what_changes_the_answer_is_taken_over() -> None:
 )
 def test_what_changes_the_answer_is_refused_by_its_name_where_it_makes_no_sense(field: str, value: Any) -> None:
     words, named = refusal_of(**{field: value})
-    assert named is not None
-    assert named.partition("[")[0].partition(".")[0] in (field, "structured_outputs")
+    assert not_none(named).partition("[")[0].partition(".")[0] in (field, "structured_outputs")
     assert field in words
 
 

@@ -236,6 +236,5 @@ def test_what_an_answer_holds_is_bounded_and_later_files_are_named_only() -> Non
         ("file_2", False),
     ]
     end = CallFinished("c1", "python", "success", "", 0.5, ({"mime": "image/png", "data": large},))
-    done = report(log, EventNumbering("t", "s")(end))
-    assert done["data"]["images_base64"] == [large]
+    assert report(log, EventNumbering("t", "s")(end))["data"]["images_base64"] == [large]
     assert "result_images_base64" not in log.records[0]

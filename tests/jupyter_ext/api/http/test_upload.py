@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,11 @@ def directory(tmp_path: Path) -> Iterator[Path]:
 
 
 def parse_upload(directory: Path, body: bytes, *, pieces: int = 1 << 20, type: str = TYPE) -> Upload:
-    upload = Upload(type, lambda: FileReceiver(directory, 1000))
-    try:
+    with closing(Upload(type, lambda: FileReceiver(directory, 1000))) as upload:
         for start in range(0, len(body), pieces):
             upload.feed(body[start : start + pieces])
         arrived = upload.finish()
         assert arrived.path.read_bytes().decode("latin-1") == arrived.preview
-    finally:
-        upload.close()
     return upload
 
 

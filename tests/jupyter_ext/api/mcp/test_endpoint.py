@@ -32,13 +32,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     calls: list[Json] = [{"text": "let me see", "calls": [CODE], "when": f"compute ({n})"} for n in range(COMPUTED)]
     script = [*calls, {"text": "it is 42", "loop": True}]
     traits = {"tools": "python", "permission": "ask", "approval_timeout_s": 60.0}
-    made = AgentServer(tmp_path_factory.mktemp("mcp"), script, traits)
-    try:
+    with AgentServer(tmp_path_factory.mktemp("mcp"), script, traits) as made:
         asyncio.run(made.start())
         yield made
         assert asyncio.run(made.stop()) == 0, "it ends cleanly"
-    finally:
-        made.sweep()
 
 
 @asynccontextmanager
@@ -112,12 +109,10 @@ async def test_when_nobody_answers_it_is_no_and_the_turn_goes_on(tmp_path: Path)
     script: list[Json] = [{"text": "let me see", "calls": [CODE], "when": "compute"}, {"text": "it is 42"}]
     made = AgentServer(tmp_path / "server", script, traits)
     made.directory.mkdir()
-    try:
+    with made:
         await made.start()
         async with client(made) as mcp:
             answer = await mcp.call_tool("agent", {"prompt": "compute"})
-    finally:
-        made.sweep()
     assert answer.structured_content["calls"] == [{"name": "python", "status": "denied"}]
     assert said(answer) == "it is 42"
 
@@ -141,7 +136,7 @@ async def test_a_call_that_is_cancelled_stops_the_turn(server: AgentServer, mode
 async def test_a_turn_that_is_refused_leaves_no_session_behind(tmp_path: Path) -> None:
     made = AgentServer(tmp_path / "server", [{"text": "hello", "loop": True}], {"user_requests_per_minute": 1})
     made.directory.mkdir()
-    try:
+    with made:
         await made.start()
         async with client(made) as mcp:
             first = await mcp.call_tool("agent", {"prompt": "one"})
@@ -151,8 +146,6 @@ async def test_a_turn_that_is_refused_leaves_no_session_behind(tmp_path: Path) -
             assert named.is_error
             rows = (await mcp.call_tool("list_sessions", {})).structured_content["sessions"]
         assert [row["id"] for row in rows] == [first.structured_content["session"]]
-    finally:
-        made.sweep()
 
 
 @pytest.mark.parametrize("mode", GENERATIONS)

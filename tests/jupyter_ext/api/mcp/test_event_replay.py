@@ -33,12 +33,9 @@ CALL = {"name": "agent", "arguments": {"prompt": "slowly"}}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
-    made = AgentServer(tmp_path_factory.mktemp("mcp"), SCRIPT)
-    try:
+    with AgentServer(tmp_path_factory.mktemp("mcp"), SCRIPT) as made:
         asyncio.run(made.start())
         yield made
-    finally:
-        made.sweep()
 
 
 class RawSession:
@@ -144,11 +141,9 @@ async def test_a_question_that_is_asked_while_there_is_no_connection_reaches_the
     async def allow(context: Any, params: Any) -> ElicitResult:
         return ElicitResult(action="accept", content={"decision": "allow once"})
 
-    try:
+    with made:
         await made.start()
         answer = await cut_call(made, "compute", elicitation_callback=allow)
-    finally:
-        made.sweep()
     assert answer.content[0].text == "it is 42"
     assert answer.structured_content["calls"] == [{"name": "python", "status": "success"}]
 
@@ -246,7 +241,7 @@ async def test_a_resumed_stream_ends_with_its_session(server: AgentServer) -> No
 async def test_a_server_that_stops_does_not_wait_for_a_resumed_stream(tmp_path: Path) -> None:
     made = AgentServer(tmp_path / "server", [{"text": "slow " * 600, "deltas": 600, "delay": 0.1, "loop": True}])
     made.directory.mkdir()
-    try:
+    with made:
         await made.start()
         session = await RawSession(made, "2025-11-25").open()
         first = await first_of(session.call(1, CALL))
@@ -255,5 +250,3 @@ async def test_a_server_that_stops_does_not_wait_for_a_resumed_stream(tmp_path: 
         async with asyncio.timeout(15):
             assert await made.stop() == 0
             await asyncio.wait([resumed])
-    finally:
-        made.sweep()

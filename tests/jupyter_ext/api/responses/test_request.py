@@ -18,6 +18,7 @@ from tests.jupyter_ext.api.responses.response_requests import (
     refusal_of,
     turn_request,
 )
+from tests.narrowing import not_none
 
 TOOL: TypeAdapter[Any] = TypeAdapter(Tool)
 SHELL = {"type": "shell", "environment": {"type": "container_auto"}}
@@ -241,10 +242,8 @@ def test_a_resource_repeats_what_was_asked() -> None:
     made = Response.model_validate(
         ResponseFacts(response_id("ns", "turn"), "m", "s", echo=it.echo).resource("in_progress")
     )
-    assert made.reasoning is not None
-    assert made.text is not None
-    assert made.conversation is not None
-    assert (made.reasoning.effort, made.text.verbosity, made.conversation.id) == ("low", "low", "talk")
+    assert (not_none(made.reasoning).effort, not_none(made.text).verbosity) == ("low", "low")
+    assert not_none(made.conversation).id == "talk"
     assert (made.metadata, made.truncation, made.user, made.service_tier) == ({"a": "b"}, "auto", "u", "default")
     assert [TOOL.validate_python(tool).type for tool in it.echo["tools"]] == [
         "function",

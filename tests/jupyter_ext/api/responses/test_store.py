@@ -25,6 +25,7 @@ from jupyter_ext.api.responses.store import (
     StoredResponse,
 )
 from jupyter_ext.turns.server_link import ServerLink
+from tests.narrowing import not_none
 from tests.sessions.log.memory_bus import MemoryBus
 
 Make: TypeAlias = Callable[..., ResponseStore]
@@ -76,8 +77,7 @@ async def test_its_end_and_its_stream_are_there_again(make_store: Make) -> None:
     assert await store.frames(ME, made.id) == []
     frames = [b"event: a\ndata: 1\n\n", b"event: b\ndata: 2\n\n"]
     await store.finish(made, {"status": "completed", "output": [{"id": "msg_2"}]}, frames)
-    found = await store.get(ME, made.id)
-    assert found is not None
+    found = not_none(await store.get(ME, made.id))
     assert (found.body or {})["status"] == "completed"
     assert found.items(["msg_1", "msg_2", "msg_3"]) == {"msg_1": ITEM, "msg_2": {"id": "msg_2"}}
     assert await store.frames(ME, made.id) == frames
@@ -129,8 +129,7 @@ async def test_what_was_told_is_not_made_again(make_store: Make) -> None:
     await store.finish(made, {"n": 1, "output": []}, [b"made\n\n"], again=True)
     await store.finish(made, {"n": 2, "output": []}, [b"told\n\n"])
     await store.finish(made, {"n": 3, "output": []}, [b"made\n\n"], again=True)
-    found = await store.get(ME, made.id)
-    assert found is not None
+    found = not_none(await store.get(ME, made.id))
     assert (found.body or {})["n"] == 2
     assert await store.frames(ME, made.id) == [b"told\n\n"]
 

@@ -17,11 +17,8 @@ FILE = re.compile(r'(?:href|src)="(webapp/[0-9a-f]+/[\w.]+)"')
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    one = Served(tmp_path_factory.mktemp("served"), [{"text": "Hello.", "loop": True}], ("--log-level", "debug"))
-    try:
+    with Served(tmp_path_factory.mktemp("served"), [{"text": "Hello.", "loop": True}], ("--log-level", "debug")) as one:
         yield one.start()
-    finally:
-        one.sweep()
 
 
 @pytest.fixture
@@ -120,8 +117,7 @@ def test_the_login_is_a_cookie_that_scripts_and_other_sites_cannot_use(served: S
 
 
 def test_a_login_needs_the_xsrf_token_too(served: Served, browser: httpx.Client) -> None:
-    refused = browser.post("/login", data={"password": served.token})
-    assert refused.status_code == 403
+    assert browser.post("/login", data={"password": served.token}).status_code == 403
     assert browser.get("/agent/v1/health").status_code == 401
 
 
