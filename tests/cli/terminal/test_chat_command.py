@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
-import re
-import select
 import signal
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +17,7 @@ from agent_kernel.cli.terminal.terminal_answer import TerminalAnswer
 from agent_kernel.core.events import Queued
 from agent_kernel.core.session import SessionKey
 from tests.cli.conftest import Command
+from tests.cli.terminal.pseudo_terminal import SLOW_S, Terminal
 
 FILE = [{"name": "python", "arguments": {"code": "open('table.csv', 'w').write('a,b')"}}]
 CODE = [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]
@@ -32,53 +27,8 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "The first lines are long.", "when": "slow", "deltas": 100, "delay": 0.2, "loop": True},
     {"text": "The answer is 42.", "deltas": 4, "loop": True},
 ]
-TERMINAL = {"TERM": "xterm", "COLUMNS": "80", "PROMPT_TOOLKIT_NO_CPR": "1"}
 CHAT = (sys.executable, "-u", "-m", "agent_kernel", "chat", "-s", "talk")
-SLOW_S = 60.0
 KEY = SessionKey("local", "talk")
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x08")
-
-
-class Terminal:
-    """A pseudo-terminal in which the command runs and a test types."""
-
-    def __init__(self, *options: str, columns: int = 80, **env: str) -> None:
-        self._ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (40, columns))
-        self.process = subprocess.Popen(
-            (*CHAT, *options),
-            env=os.environ | TERMINAL | env,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        self.shown = ""
-        self._read = 0
-
-    def wait_for(self, text: str) -> None:
-        """Wait until the text is shown, after the text of the previous call."""
-        until = time.monotonic() + SLOW_S
-        while (at := self.shown.find(text, self._read)) < 0:
-            assert time.monotonic() < until, f"{text!r} is not in {self.shown[self._read :]!r}"
-            if select.select([self._ours], [], [], 0.1)[0]:
-                data = os.read(self._ours, 65536).decode("utf-8", "replace")
-                self.shown += ESCAPES.sub("", data)
-        self._read = at + len(text)
-
-    def type(self, keys: str) -> None:
-        os.write(self._ours, keys.encode("utf-8", "surrogateescape"))
-
-    def end(self) -> int:
-        self.type("\x04")
-        return self.process.wait(SLOW_S)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._ours)
 
 
 @pytest.fixture
@@ -86,7 +36,7 @@ def terminal(scripted: Command) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
     def start(*options: str, **how: Any) -> Terminal:
-        opened.append(Terminal(*options, **how))
+        opened.append(Terminal(*CHAT, *options, **how))
         return opened[-1]
 
     yield start
@@ -191,6 +141,18 @@ def test_lines_of_a_pipe_are_questions_and_answers_alone_go_to_stdout(scripted: 
 
 def test_the_help_fits_into_80_columns() -> None:
     assert max(map(len, HELP.splitlines())) < 80
+
+
+def test_a_pipe_says_why_a_call_was_denied_and_which_option_allows_it(
+    scripted: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_KERNEL_PERMISSION", "ask")
+    piped = subprocess.run(CHAT, input="six times seven", capture_output=True, text=True, check=True)
+    assert "python was denied: it needs your permission" in piped.stderr
+    assert "--allow python" in piped.stderr
+    allowed = (*CHAT, "--allow", "python")
+    piped = subprocess.run(allowed, input="six times seven", capture_output=True, text=True, check=True)
+    assert "python: success" in piped.stderr
 
 
 def test_a_status_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
