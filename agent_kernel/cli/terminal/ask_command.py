@@ -9,23 +9,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import re
 import shlex
 import sys
-from collections.abc import Sequence
 from contextlib import aclosing, nullcontext
 from pathlib import Path
-from typing import IO, Any
 
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import LOCAL
 from agent_kernel.cli.terminal.call_approval import ALLOW, ANYBODY, CallApproval
+from agent_kernel.cli.terminal.input_files import STDIN, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import read_reply_beside_output
 from agent_kernel.cli.terminal.output_files import save_files
 from agent_kernel.cli.terminal.standard_input import (
-    CHUNK,
     NO_DATA,
     PipedData,
     find_piped_data,
@@ -40,15 +36,10 @@ from agent_kernel.cli.terminal.terminal_answer import (
     show_turn,
 )
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.file_receiver import FileReceiver, ReceivedFile
 from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.turn_request import TurnRequest
 
-STDIN = "-"
-FILE_NAME = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.[A-Za-z]\w{0,9}(?!\w)")
-MAX_SEARCHED = 4_000
-"""Maximum number of characters of a question that are searched for names of files."""
 ASK_ARGUMENTS = (
     argument("question", help="the question, in quotes; - reads it from stdin"),
     argument(
@@ -117,20 +108,13 @@ def _say(text: str) -> None:
     print(f"agent-kernel: {text}", file=sys.stderr, flush=True)
 
 
-def list_files_left_out(question: str, attached: Sequence[str]) -> list[str]:
-    """Return the existing files that the question names and that are not among the ``attached`` ones."""
-    names = dict.fromkeys(FILE_NAME.findall(question[:MAX_SEARCHED]))
-    attached_paths = {os.path.realpath(file) for file in attached}
-    return [name for name in names if os.path.isfile(name) and os.path.realpath(name) not in attached_paths]
-
-
 async def _ask(
     args: argparse.Namespace, settings: Settings, question: str, piped: PipedData | None, answer: TerminalAnswer
 ) -> int:
     approval = CallApproval(args.allow, read_reply_beside_output if _has_user(piped) else None)
     async with aclosing(import_runtime().Runtime.build(settings)) as runtime:
         key = SessionKey(settings.namespace or LOCAL, check_id(args.session) if args.session else new_id("session"))
-        inputs = await _give(runtime, key, args.files, piped)
+        inputs = await give_files(runtime, key, args.files, piped)
         request = TurnRequest(
             question,
             model=args.model,
@@ -157,56 +141,6 @@ def _has_user(piped: PipedData | None) -> bool:
     """Return whether a user at a terminal can be asked: stderr shows the question, and stdin is the terminal or was
     used for data."""
     return sys.stderr.isatty() and (sys.stdin.isatty() or piped is not None)
-
-
-async def _give(runtime: Any, key: SessionKey, files: Sequence[str], piped: PipedData | None) -> tuple[str, ...]:
-    """Store the files in the session and return their ids, in the same order. The file - is ``piped``. Raises
-    InvalidRequest if a file cannot be read."""
-    if not files:
-        return ()
-    if runtime.files is None:
-        raise InvalidRequest("The configured session store cannot store files, so --file cannot be used.")
-    received: list[tuple[str, ReceivedFile]] = []
-    given: list[str] = []
-    try:  # all files are read before the session exists, so that a missing one leaves no empty session
-        for file in files:
-            if file == STDIN and piped is not None:
-                name = piped.name
-                arrived = await asyncio.to_thread(_copy, runtime.files.incoming(), piped.body)
-            else:
-                name = Path(file).name
-                arrived = await asyncio.to_thread(_receive, runtime.files.incoming(), file)
-            received.append((name, arrived))
-        await runtime.store.create(key)
-        for name, arrived in received:
-            given.append((await runtime.files.receive(key, name, arrived)).id)
-    finally:
-        for _, arrived in received:
-            arrived.remove()
-    return tuple(given)
-
-
-def _receive(incoming: FileReceiver, file: str) -> ReceivedFile:
-    try:
-        if not Path(file).exists():
-            raise InvalidRequest(f"There is no file {file}.")
-        if not Path(file).is_file():
-            raise InvalidRequest(f"{file} is not a regular file.")
-        with Path(file).open("rb") as source:
-            return _copy(incoming, source)
-    except OSError as error:
-        raise InvalidRequest(f"{file} cannot be read: {error.strerror}.") from None
-    finally:
-        incoming.close()
-
-
-def _copy(incoming: FileReceiver, source: IO[bytes]) -> ReceivedFile:
-    try:
-        while chunk := source.read(CHUNK):
-            incoming.write(chunk)
-        return incoming.finish()
-    finally:
-        incoming.close()
 
 
 ASK = Command("ask", "answer one question and print the answer", ask, ASK_ARGUMENTS)

@@ -25,6 +25,7 @@ from agent_kernel.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from agent_kernel.core.files import describe_files
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import TurnRequest
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from agent_kernel.turn.server_runtime import Runtime
 
 MAX_STATUS = 79
+FILES = f"\n{describe_files(())}\n"
+"""Separates the output of a call from the description of its files, which is for the model and has their ids."""
 # All commands that run a turn in the terminal take these arguments.
 SESSION = argument("-s", "--session", default="", help="id of the conversation to continue or begin (default: new)")
 MODEL = argument(
@@ -102,7 +105,8 @@ class TerminalAnswer:
                 self._line(f"{name}:\n{_indent(self._code)}")
                 self._progress(f"{name} runs ...")
             case CallFinished(_, name, status, text, seconds):
-                self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(text)}")
+                output = text.rpartition(FILES)[0] if body.files else text  # files are named at the end of the turn
+                self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(output)}".rstrip())
             case FileProduced(_, file):
                 self.files.append(dict(file))
             case Notice(_, text):

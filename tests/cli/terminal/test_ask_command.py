@@ -63,7 +63,9 @@ def test_files_are_given_along_and_those_of_the_turn_are_saved_without_overwriti
 ) -> None:
     given, out = tmp_path / "given.csv", tmp_path / "out"
     given.write_text("a\n1\n")
-    assert "To save such files, add -o DIR." in scripted("ask", "make a table", "-f", str(given)).err
+    err = scripted("ask", "make a table", "-f", str(given)).err
+    assert "The turn produced table.csv. To save such files, add -o DIR." in err
+    assert "(text/csv" not in err, "the description that the model reads, with the file's id"
     for name in ("table.csv", "table-2.csv"):
         (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
         ended = scripted("ask", "make a table", "-o", str(out), "--json")

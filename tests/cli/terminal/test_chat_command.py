@@ -120,6 +120,33 @@ def test_the_words_that_end_other_programs_end_the_conversation(
     assert scripted.on_store(lambda store: store.info(KEY)) is None
 
 
+def test_files_go_with_a_question_and_one_that_is_only_named_is_pointed_out(
+    scripted: Command, terminal: Callable[..., Terminal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("teas.csv", "more teas.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    one = terminal("-f", "teas.csv")
+    one.wait_for(">")
+    one.type("hello\r")
+    one.wait_for("The answer is 42.")
+    one.type('/file "more teas.csv"\r')
+    one.wait_for("more teas.csv goes with your next question.")
+    one.type("/file none.csv\r")
+    one.wait_for("There is no file none.csv.")
+    one.type("and now?\r")
+    one.wait_for("The answer is 42.")
+    one.type("/new\r")
+    one.wait_for("A new conversation:")
+    one.type("How many rows has teas.csv?\r")
+    one.wait_for("The agent sees only files that you give it. To send yours, enter: /file teas.csv")
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    assert one.end() == 0
+    files = scripted.on_store(lambda store: store.files(KEY))
+    assert sorted(file.name for file in files) == ["more teas.csv", "teas.csv"]
+
+
 def test_files_of_a_conversation_are_saved(
     scripted: Command, terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:
