@@ -1,7 +1,7 @@
 """``agent-kernel chat``: holds a conversation in a terminal, with the engine and the tools of the settings.
 
-Ctrl-C stops a turn and keeps the conversation, Ctrl-D ends it. Without a terminal, each line of stdin is a question and
-only calls of the kinds that --allow names can be approved. Code runs in the sandbox,
+Ctrl-C stops a turn and keeps the conversation, Ctrl-D ends it. Without a terminal, each line of stdin is a question,
+Ctrl-C ends the command, and only calls of the kinds that --allow names can be approved. Code runs in the sandbox,
 which sees only files that go with a question.
 """
 
@@ -147,6 +147,8 @@ class Conversation:
                 if current is not None and current.cancelling():
                     raise
                 answer.stop()
+                if self._lines.read_reply is None:
+                    raise KeyboardInterrupt from None  # the questions come from a program, so the command ends
                 self._lines.say("Stopped.")
                 return
             except AgentKernelError as error:

@@ -6,6 +6,7 @@ import io
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -164,6 +165,21 @@ def test_lines_of_a_pipe_are_questions_and_answers_alone_go_to_stdout(scripted: 
     piped = subprocess.run(CHAT, input="hello\n\n/session\nand now?", capture_output=True, text=True, check=True)
     assert piped.stdout == "The answer is 42.\n" * 2
     assert len(scripted.on_store(lambda store: store.turns(KEY))) == 2
+
+
+def test_ctrl_c_ends_a_conversation_whose_questions_come_from_a_pipe(scripted: Command) -> None:
+    with subprocess.Popen(CHAT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as chatting:
+        assert chatting.stdin is not None
+        assert chatting.stderr is not None
+        chatting.stdin.write(b"six times seven\nslow\nand now?\n")
+        chatting.stdin.flush()
+        while b"python: success" not in chatting.stderr.readline():
+            pass
+        while len(scripted.on_store(lambda store: store.turns(KEY))) < 2:
+            time.sleep(0.1)
+        chatting.send_signal(signal.SIGINT)
+        assert chatting.wait(SLOW_S) == 130
+    assert [turn.state for turn in scripted.on_store(lambda store: store.turns(KEY))] == ["committed", "cancelled"]
 
 
 def test_the_help_fits_into_80_columns() -> None:
