@@ -61,6 +61,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "cli.terminal": ("cli.base core permissions turn", ""),
     "client": ("core core.wire notebook tools.base", ""),
     "core": ("", "filelock platformdirs"),
+    "core.file_facts": ("", ""),
     "core.net": ("core", ""),
     "core.programs": ("core", ""),
     "core.seams": ("core core.programs", ""),
@@ -93,7 +94,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "core core.programs core.wire core.wire.framing notebook.display notebook.kernel sandbox.jail sandbox.worker",
         "",
     ),
-    "notebook.kernel": ("core core.programs sandbox.worker", "IPython"),
+    "notebook.kernel": ("core core.file_facts core.programs sandbox.worker", "IPython"),
     "notebook.magic": (
         "core core.programs core.wire notebook notebook.display notebook.draft notebook.kernel notebook.turn "
         "sandbox.worker",
@@ -101,7 +102,8 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "notebook.panel": ("core notebook", "IPython anywidget traitlets"),
     "notebook.turn": (
-        "core core.programs core.wire notebook notebook.display notebook.draft notebook.kernel sandbox.worker",
+        "core core.file_facts core.programs core.wire notebook notebook.display notebook.draft notebook.kernel "
+        "sandbox.worker",
         "",
     ),
     "permissions": ("core core.seams", ""),
@@ -125,7 +127,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     "sessions.tables": ("core sessions sessions.search", ""),
     "tools.base": ("core core.net core.programs core.wire", "jsonschema referencing regex"),
     "tools.code": ("core core.programs core.seams sessions tools.base", ""),
-    "tools.files": ("core core.seams sessions tools.base tools.code", ""),
+    "tools.files": ("core core.file_facts core.seams sessions tools.base tools.code", ""),
     "tools.mcp": ("core tools.base", "jsonschema"),
     "tools.memory": ("core core.seams tools.base", ""),
     "tools.notebook": ("core core.wire permissions tools.base", ""),
@@ -203,8 +205,8 @@ LAYERS: dict[str, tuple[str, str]] = {
         "prometheus_client",
     ),
     "jupyter_ext.notebooks": (
-        "core core.programs core.seams core.wire notebook.display notebook.draft notebook.kernel sandbox.worker "
-        "sessions.export sessions.store tools.base",
+        "core core.file_facts core.programs core.seams core.wire notebook.display notebook.draft notebook.kernel "
+        "sandbox.worker sessions.export sessions.store tools.base",
         "filelock jupyter_client jupyter_core jupyter_events jupyter_server tornado",
     ),
     "jupyter_ext.push": ("core core.seams jupyter_ext.notebooks jupyter_ext.turns tools.code turn", ""),
@@ -289,7 +291,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/evaluation/shop_server.py": {"mcp"},
     "agent_kernel/cli/base/output.py": {"rich"},
     "agent_kernel/cli/completion.py": {"agent_kernel", "shtab"},
-    "agent_kernel/cli/terminal/chat_command.py": {"prompt_toolkit"},
+    "agent_kernel/cli/terminal/line_reader.py": {"prompt_toolkit"},
     "agent_kernel/client/http.py": {"httpx"},
     "agent_kernel/client/discovery.py": {"jupyter_core"},
     "agent_kernel/client/output_schema.py": {"pydantic"},
@@ -546,7 +548,8 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
-        "errors events files invisible_characters messages programs.program_outcome programs.syntax_tree "
+        "errors events file_facts.column_types file_facts.text_columns file_facts.text_file files invisible_characters "
+        "messages programs.program_outcome programs.syntax_tree "
         "recent_entries version wire.framing wire.agent_cells wire.export_format wire.server_sent_events "
         "wire.sidecar_rows wire.turn_follower"
     )

@@ -21,7 +21,7 @@ from agent_kernel.core.version import __version__
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
-        "ask": "terminal.chat_command",
+        "ask": "terminal.ask_command",
         "chat": "terminal.chat_command",
         "model": "models",
         "serve": "serve",

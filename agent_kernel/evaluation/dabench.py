@@ -58,7 +58,7 @@ def _lines(path: Path, fields: set[str]) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").splitlines()
         bodies = [json.loads(line) for line in lines if line.strip()]
     except (OSError, ValueError) as error:
-        raise InvalidRequest(f"{path} cannot be read: {error}.") from error
+        raise InvalidRequest(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     for number, body in enumerate(bodies, 1):
         if not isinstance(body, dict) or not fields <= set(body):
             raise InvalidRequest(f"Line {number} of {path} must be an object with {', '.join(sorted(fields))}.")

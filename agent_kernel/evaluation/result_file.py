@@ -64,7 +64,7 @@ class EvaluationRun:
         try:
             body = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise InvalidRequest(f"{path} cannot be read: {error}.") from error
+            raise InvalidRequest(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
         if not isinstance(body, dict) or body.get("format") != FORMAT:
             raise InvalidRequest(f"{path} is not a result of this version of agent-kernel eval.")
         try:

@@ -92,7 +92,9 @@ def load_tasks(path: Path) -> list[Task]:
     try:
         body = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InvalidRequest(f"The task set {path} cannot be read: {error}.") from error
+        raise InvalidRequest(
+            f"The task set {path} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from error
     entries = body.get("task")
     if set(body) != {"task"} or not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise InvalidRequest(f"The task set {path} must consist of [[task]] tables.")

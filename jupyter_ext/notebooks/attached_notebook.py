@@ -17,11 +17,12 @@ from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
+from agent_kernel.core.file_facts import text_columns
 from agent_kernel.core.programs.program_outcome import TRIAL_TOOL
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.turn_request import Note
 from agent_kernel.notebook.draft.draft_request import draft_request, trial_request
-from agent_kernel.notebook.kernel import inspection, text_columns, variable_summary
+from agent_kernel.notebook.kernel import inspection, variable_summary
 from agent_kernel.notebook.kernel.python_syntax import modified_in_place
 from agent_kernel.tools.base.notebook_access import SavedNotebook
 from jupyter_ext.notebooks.bindings import KERNEL, Notebooks

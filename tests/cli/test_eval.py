@@ -211,7 +211,10 @@ def test_help_names_the_task_sets(command: Command, capsys: pytest.CaptureFixtur
         (("{folder}",), "has no da-dev-questions.jsonl"),
         (("notebook", "--resume", "{folder}/none.json"), "cannot be read"),
         (("notebook", "--resume", "{folder}/run.json"), "measured with other options (model other)"),
-        (("compare", "{folder}/run.json", "{folder}/none.json"), "cannot be read"),
+        (
+            ("compare", "{folder}/run.json", "{folder}/none.json"),
+            "none.json cannot be read: No such file or directory.",
+        ),
         (("compare", "{folder}/run.json", "{folder}/run.json"), "have no task in common"),
     ],
 )

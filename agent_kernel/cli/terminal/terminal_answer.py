@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO
 
 from agent_kernel.cli.base.command import argument
 from agent_kernel.cli.base.output import UNPRINTABLE, printable
+from agent_kernel.cli.terminal.call_approval import CallApproval
 from agent_kernel.core.events import (
     ApprovalRequired,
     CallFinished,
@@ -24,15 +25,16 @@ from agent_kernel.core.events import (
     TurnFinished,
     TurnStarted,
 )
+from agent_kernel.core.files import describe_files
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import TurnRequest
-from agent_kernel.permissions.approval_answer import Answer
 
 if TYPE_CHECKING:
     from agent_kernel.turn.server_runtime import Runtime
 
 MAX_STATUS = 79
-AskUser: TypeAlias = Callable[[ApprovalRequired], Awaitable[Answer]]
+FILES = f"\n{describe_files(())}\n"
+"""Separates the output of a call from the description of its files, which is for the model and has their ids."""
 # All commands that run a turn in the terminal take these arguments.
 SESSION = argument("-s", "--session", default="", help="id of the conversation to continue or begin (default: new)")
 MODEL = argument(
@@ -54,18 +56,20 @@ async def show_turn(
     key: SessionKey,
     request: TurnRequest,
     answer: TerminalAnswer,
-    ask_user: AskUser | None = None,
+    approval: CallApproval,
 ) -> str:
-    """Run a turn, show its events and return its id. ``ask_user`` is called with each question for approval and returns
-    the user's decision. Questions arise only if the request states that a user can answer."""
+    """Run a turn, show its events and return its id. ``approval`` answers the questions whether calls may run."""
     turn = ""
     async with aclosing(runtime.agent(key, request).stream(request)) as events:
         async for event in events:
             turn = event.turn
-            answer.show(event.body)
-            if isinstance(event.body, ApprovalRequired) and ask_user is not None:
-                decision = await ask_user(event.body)
-                await runtime.approvals.answer(key.namespace, event.body.approval, decision)
+            if not isinstance(event.body, ApprovalRequired):
+                answer.show(event.body)
+                continue
+            if not approval.is_allowed(event.body):
+                answer.show_question(event.body, approval.explain_denial(event.body))
+            decision = await approval.answer(event.body)
+            await runtime.approvals.answer(key.namespace, event.body.approval, decision)
     return turn
 
 
@@ -103,10 +107,8 @@ class TerminalAnswer:
                 self._line(f"{name}:\n{_indent(self._code)}")
                 self._progress(f"{name} runs ...")
             case CallFinished(_, name, status, text, seconds):
-                self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(text)}")
-            case ApprovalRequired():
-                self._end_text()
-                self._line(self._question(body))
+                output = text.rpartition(FILES)[0] if body.files else text  # files are named at the end of the turn
+                self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(output)}".rstrip())
             case FileProduced(_, file):
                 self.files.append(dict(file))
             case Notice(_, text):
@@ -119,6 +121,14 @@ class TerminalAnswer:
                     self._end_text()
                     ended = "failed" if state == "failed" else f"was {state}"
                     self._line(f"agent-kernel: the turn {ended}{f': {reason}' if reason else ''}", always=True)
+
+    def show_question(self, request: ApprovalRequired, denial: str) -> None:
+        """Show what a call wants to run, before the user is asked; or ``denial``, if nobody can be asked."""
+        self._end_text()
+        if not denial:
+            self._line(self._question(request), always=True)
+            return
+        self._line(f"agent-kernel: {denial}", always=True)
 
     def stop(self) -> None:
         """End the line in which the user pressed Ctrl-C, so that a message begins a line of its own."""
@@ -143,7 +153,7 @@ class TerminalAnswer:
         return {"state": self.state, "text": self._text.strip(), **self._facts}
 
     def _question(self, body: ApprovalRequired) -> str:
-        if body.code == self._code:  # it is shown directly above
+        if body.code == self._code and not self._quiet:  # it is shown directly above
             return f"{body.label} wants to run this ({body.target})."
         return f"{body.label} wants to run ({body.target}):\n{_indent(body.code)}"
 

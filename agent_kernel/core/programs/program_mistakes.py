@@ -1,6 +1,5 @@
 """Rewrites statements of a program that newer versions of pandas run without an effect, or that Python reads in
-another way than their author means. None of these statements raises an error, except a row that is selected like a
-column. The functions have no side effects.
+another way than their author means. Few of these statements raise an error. The functions have no side effects.
 
 - Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` and ``t[t['a'] > 1]['b'] = 2`` change nothing.
 - No value of a column equals ``None`` or ``np.nan``, not even a missing one.
@@ -8,6 +7,7 @@ column. The functions have no side effects.
 - ``&`` binds more strongly than ``|``: ``(t['a'] == 1) | (t['a'] == 2) & (t['b'] > 3)`` is true of any ``b``.
 - ``fillna`` with one value for each group finds no group, because it looks for the labels of rows.
 - ``t[t['a'].idxmax()]`` looks for a column, although ``idxmax`` returns the label of a row.
+- ``groupby('a')['b', 'c']`` raises an error since pandas 2: several columns are named in a list.
 - No date equals a whole number: ``t['day'] == 2017`` is true of no row.
 
 ``statistics_mistakes`` has the rules for statistical tests, counts and coefficients.
@@ -49,6 +49,7 @@ def rewrite_mistakes(code: str) -> str:
         _alternatives_first,
         _years,
         _row_of_extreme,
+        _columns_of_groups,
         *statistics_mistakes.RULES,
     )
     return apply_all(code, rules)
@@ -170,6 +171,16 @@ def _row_of_extreme(program: ParsedProgram) -> Iterator[Edit]:
             is_own = program.source(call.func.value).startswith(f"{node.value.id}[")
             if is_own and call.func.attr in ("idxmax", "idxmin"):
                 yield (program.span(node.value)[1],) * 2 + (".loc",)
+
+
+def _columns_of_groups(program: ParsedProgram) -> Iterator[Edit]:
+    """Replace ``groupby(k)['a', 'b']`` by ``groupby(k)[['a', 'b']]``."""
+    for node in program.nodes:
+        if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple) or len(node.slice.elts) < 2:
+            continue
+        call = node.value
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "groupby":
+            yield (*program.span(node.slice), f"[{', '.join(map(program.source, node.slice.elts))}]")
 
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:

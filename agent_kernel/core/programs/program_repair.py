@@ -41,7 +41,7 @@ NOT_A_NUMBER = re.compile(
     r"|Unable to parse string [\"'](?P<parsed>.*)[\"'] at position"
 )
 CONVERTED = ("_number", "_date", "_time", "_lower", "_true")
-"""Suffixes of the names of variables that contain converted columns (``notebook.kernel.text_columns``)."""
+"""Suffixes of the names of variables that contain converted columns (``core.file_facts.text_columns``)."""
 DATE_PART = re.compile(r"year|month|day|quarter|weekday|dayofweek|hour")
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
 

@@ -75,6 +75,11 @@ KEEPS_ALL = re.compile(
 """Matches words that say what must not be done, so that a program need not use the columns that it names."""
 DISTINCT = re.compile(r"[_\d]|[a-z][A-Z]|[^\W\d_] [^\W\d_]|\w\.\w")
 """Matches a label that is not an ordinary word, so that a question with this text means the column."""
+AMOUNT = (
+    r"most|fewest|highest|lowest|largest|smallest|total|average|mean|median|maximum|minimum|sum of(?: the)?"
+    r"|meisten|wenigsten|höchste\w*|niedrigste\w*|größte\w*|kleinste\w*|durchschnittliche\w*|mittlere\w*|gesamte\w*"
+)
+"""Words after which a label means the numbers of the column: "sold the most units", "den höchsten Umsatz"."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
 """Matches code that uses columns without naming them."""
 FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
@@ -253,11 +258,11 @@ def _column_without(node: ast.AST, values: Mapping[str, str]) -> str:
 
 def _names(sentence: str, label: str) -> bool:
     """Return whether the sentence names the column ``label``. A label that is also an ordinary word counts only in
-    quotes."""
-    word = (
-        rf"(?<![\w'./]){re.escape(label)}(?![\w'/]|\.\w)" if DISTINCT.search(label) else f'["`]{re.escape(label)}["`]'
-    )
-    return bool(re.search(word, sentence))
+    quotes, and after a word that asks for an amount of it."""
+    plain = re.escape(label)
+    if DISTINCT.search(label):
+        return bool(re.search(rf"(?<![\w'./]){plain}(?![\w'/]|\.\w)", sentence))
+    return bool(re.search(rf'["`]{plain}["`]|\b(?i:{AMOUNT})\s+{plain}(?![\w\'/]|\.\w)', sentence))
 
 
 def _uses(code: str, label: str) -> bool:

@@ -16,7 +16,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from agent_kernel.notebook.kernel.text_columns import describe_conversion
+from agent_kernel.core.file_facts.text_columns import describe_conversion
 
 NAMED = "Variables"
 """Title of the note that describes data that the prompt names."""

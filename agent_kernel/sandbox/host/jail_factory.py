@@ -229,7 +229,7 @@ class JailFactory:
         except AgentKernelError as error:
             return error.message, error.details.get("layers") or layers
         except OSError as error:
-            return str(error), layers
+            return f"{error.filename}: {error.strerror}" if error.filename else str(error), layers
         finally:
             if process is not None:
                 await process.kill("")

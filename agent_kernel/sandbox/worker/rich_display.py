@@ -1,7 +1,8 @@
 """Converts a value to its text and, where it has one, a picture, table or chart. Runs inside the jail: standard library
 only.
 
-It never converts to HTML, because the browser page that displays the output would trust HTML.
+It never converts to HTML, because the browser page that displays the output would trust HTML. Of an object that has
+only HTML, the text of the HTML is shown.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import math
 import re
 import sys
+from html.parser import HTMLParser
 from typing import Any
 
 from agent_kernel.sandbox.worker.traceback_filter import cut
@@ -19,6 +21,10 @@ PLOTLY = "application/vnd.plotly.v1+json"
 ROWS = 50
 COLUMNS = 30
 CELL = 200
+HTML = 200_000
+"""Maximum characters of HTML whose text is shown."""
+DEFAULT_REPR = re.compile(r"<[\w.<>]+ object(?: at 0x[0-9a-f]+)?>")
+"""Matches the text of an object without a representation of its own."""
 _PICTURES = (("_repr_png_", "image/png", b"\x89PNG\r\n\x1a\n"), ("_repr_jpeg_", "image/jpeg", b"\xff\xd8\xff"))
 Pictured = tuple[str, bytes]
 
@@ -28,7 +34,10 @@ def text_of(value: Any, limit: int) -> str:
     if _is(value, "plotly", "BaseFigure"):
         kinds = [str(getattr(trace, "type", "")) for trace in value.data]
         return f"[plotly figure: {', '.join(kinds[:20])}]"
-    return cut(repr(value), limit)
+    text = repr(value)
+    if DEFAULT_REPR.fullmatch(text) and (shown := _text_of_html(value)):
+        text = shown
+    return cut(text, limit)
 
 
 def media_of(value: Any) -> Pictured | None:
@@ -47,6 +56,47 @@ def sane_frames() -> None:
     for option, usual, value in (("width", 80, 120), ("max_columns", 0, 20), ("max_rows", 60, 30)):
         if pandas.get_option(f"display.{option}") in (usual, 20):
             pandas.set_option(f"display.{option}", value)
+
+
+def _text_of_html(value: Any) -> str:
+    """Return the text of the HTML that a value has for IPython's display protocol: a line for each row or paragraph,
+    and tabs between cells. Return an empty string for a value without HTML."""
+    try:
+        html = type(value)._repr_html_(value)
+    except Exception:  # noqa: BLE001 - a value that cannot be rendered has its repr
+        return ""
+    if not isinstance(html, str):
+        return ""
+    reader = _TextReader()
+    reader.feed(html[:HTML])
+    reader.close()
+    lines = ("\t".join(cell.strip() for cell in line.split("\t")) for line in "".join(reader.texts).splitlines())
+    return "\n".join(line.rstrip() for line in lines if line.strip())
+
+
+class _TextReader(HTMLParser):
+    """Collects the text of HTML in ``texts``, without that of scripts and styles."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._hidden = ""
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag in ("script", "style", "head"):
+            self._hidden = self._hidden or tag
+        elif tag in ("tr", "p", "div", "br", "li", "h1", "h2", "h3", "table", "caption"):
+            self.texts.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == self._hidden:
+            self._hidden = ""
+        elif tag in ("td", "th"):
+            self.texts.append("\t")
+
+    def handle_data(self, data: str) -> None:
+        if not self._hidden:
+            self.texts.append(" ".join(f"|{data}|".split())[1:-1])
 
 
 def _picture(value: Any) -> Pictured | None:

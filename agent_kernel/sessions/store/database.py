@@ -33,6 +33,9 @@ from agent_kernel.sessions.tables import blobs
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+NOT_WRITABLE = (
+    "Check that the file and its directory can be written, or set AGENT_KERNEL_DATA_DIR to a directory that can."
+)
 BUSY_TIMEOUT_S = 10.0
 """Seconds that a write waits for another process's transaction. Each of our transactions lasts about a millisecond."""
 MAX_GROUPED_WRITES = 32
@@ -370,7 +373,7 @@ class Database:
                 f"{self.name} was locked by another program for {BUSY_TIMEOUT_S:.0f} s.", hint="Nothing was written."
             )
         cause = error.strerror if isinstance(error, OSError) else error
-        return StoreError(f"{self.name}: {cause}.", hint="Check that the file and its directory can be written.")
+        return StoreError(f"{self.name}: {cause}.", hint=NOT_WRITABLE)
 
     def _recovery_hint(self) -> str:
         if self.path is None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import FileGone, FileNotProduced
+from agent_kernel.core.file_facts.text_file import bytes_to_read, describe_text_file, extension_of, head_of
 from agent_kernel.core.files import INPUT_PREVIEW_CHARS, INPUTS_PREVIEW_CHARS, File
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import Note
@@ -20,12 +21,11 @@ from agent_kernel.tools.files.document_text import FORMATS
 
 MAX_NAME = 100
 NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
-CSV_LINES = 50
-"""Number of lines of a table that are examined for its separator and its decimal mark."""
-QUOTED = re.compile(r'"[^"]*"')
-DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
-FACTS_CHARS = 300
+FACTS_CHARS = 1_500
 """Maximum characters of the description of each file, in addition to its preview."""
+DESCRIBED = frozenset({"csv", "tsv", "json", "jsonl"})
+FACT = re.compile(r"    .* values: |    missing values: |\S")
+"""Matches a line that says something about a table, unlike the lines that quote its first rows."""
 READERS = {
     "csv": "pd.read_csv({!r})",
     "tsv": "pd.read_csv({!r}, sep='\\t')",
@@ -42,12 +42,13 @@ READERS = {
 @dataclass(frozen=True, slots=True)
 class MountedInput:
     """An input file in the work directory. ``path`` is relative to that directory. If the file could not be copied,
-    ``path`` is empty and ``problem`` says why."""
+    ``path`` is empty and ``problem`` says why. ``content`` describes a table or a JSON document."""
 
     file: File
     body: bytes | Path | None = None
     path: str = ""
     problem: str = ""
+    content: str = ""
 
 
 async def find_inputs(files: FileRegistry, key: SessionKey, ids: Sequence[str]) -> list[MountedInput]:
@@ -117,7 +118,7 @@ def _mount(mounted_input: MountedInput, name: str, workdir: Path) -> MountedInpu
             if same is None:
                 _copy(mounted_input, workdir, free)
             if same is not False:
-                return replace(mounted_input, path=free)
+                return replace(mounted_input, path=free, content=_describe_content(mounted_input, free))
     except OSError as error:
         return replace(mounted_input, problem=_not_copied(error))
     raise AssertionError("_free_names ended, although it yields names without end")
@@ -167,21 +168,27 @@ def _facts(mounted_input: MountedInput) -> str:
     called = f"; the person calls it {file.name}" if mounted_input.path and mounted_input.path != file.name else ""
     problem = f"; {mounted_input.problem}" if mounted_input.problem else ""
     reader = READERS.get(mounted_input.path.rpartition(".")[2].lower(), "") if mounted_input.path else ""
-    if reader == READERS["csv"] and file.is_text:
-        reader = f"{reader[:-1]}{_csv_options(file.preview)})"
-    reads = f", read by {reader.format(mounted_input.path)}" if reader else ""
-    return f"- {name}(id {file.id}, {file.mime}, {file.size} bytes{called}{problem}){reads}"
+    reads = mounted_input.content or (f"read by {reader.format(mounted_input.path)}" if reader else "")
+    return f"- {name}(id {file.id}, {file.mime}, {file.size} bytes{called}{problem}){', ' if reads else ''}{reads}"
 
 
-def _csv_options(preview: str) -> str:
-    """Return the arguments with which pandas reads a table whose cells are separated by semicolons, as spreadsheets
-    write it where the comma is the decimal mark; empty for other tables."""
-    lines = preview.splitlines()[:CSV_LINES]
-    marks = {QUOTED.sub("", line).count(";") for line in lines[:2]}
-    if len(marks) != 1 or marks == {0}:
+def _describe_content(mounted_input: MountedInput, name: str) -> str:
+    """Return how code reads a table or a JSON document that has the name ``name`` in the work directory, its columns or
+    keys, and the values of its columns; an empty string for other files. The first lines are left out, because the
+    preview has them. Raises OSError."""
+    if extension_of(name) not in DESCRIBED or mounted_input.body is None:
         return ""
-    cells = [cell.strip(' "') for line in lines[1:] for cell in line.split(";")]
-    return ", sep=';', decimal=','" if any(map(DECIMAL_COMMA.fullmatch, cells)) else ", sep=';'"
+    size = mounted_input.file.size
+    if isinstance(mounted_input.body, bytes):
+        data = mounted_input.body[: bytes_to_read(size)]
+    else:
+        with mounted_input.body.open("rb") as source:
+            data = source.read(bytes_to_read(size))
+    head = head_of(data, size)
+    described = describe_text_file(name, head) if head is not None and head.text.strip() else ""
+    first, *more = described.removeprefix(f"{name}: ").splitlines() or [""]
+    reads = re.sub(r"^[A-Za-z ]*?(?=read by )", "", first)
+    return "\n".join([reads, *filter(FACT.match, more)]) if reads.startswith("read by ") else ""
 
 
 def _begins(file: File, preview: str) -> list[str]:

@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import pytest
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.version import __version__
 from tests.cli.conftest import Command
+from tests.cli.terminal.pseudo_terminal import Terminal
 
 SCRIPT: list[dict[str, Any]] = [
     {"text": "I look.", "calls": [{"name": "python", "arguments": {"code": "print(6 * 7)"}}], "when": "times"},
@@ -61,7 +63,9 @@ def test_files_are_given_along_and_those_of_the_turn_are_saved_without_overwriti
 ) -> None:
     given, out = tmp_path / "given.csv", tmp_path / "out"
     given.write_text("a\n1\n")
-    assert "To save such files, add -o DIR." in scripted("ask", "make a table", "-f", str(given)).err
+    err = scripted("ask", "make a table", "-f", str(given)).err
+    assert "The turn produced table.csv. To save such files, add -o DIR." in err
+    assert "(text/csv" not in err, "the description that the model reads, with the file's id"
     for name in ("table.csv", "table-2.csv"):
         (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
         ended = scripted("ask", "make a table", "-o", str(out), "--json")
@@ -129,6 +133,57 @@ def test_a_terminal_shows_the_answer_as_it_is_written(scripted: Command) -> None
     assert text.index("I look.") < text.index("print(6 * 7)") < text.index("42.")
     assert "python runs ..." in text
     assert "\x1b" not in text
+
+
+def ask_in_terminal(shell: str) -> Terminal:
+    return Terminal("sh", "-c", shell.replace("ask", f"{sys.executable} -m agent_kernel ask"))
+
+
+@pytest.mark.parametrize("shell", ["ask 'six times seven'", "echo 6 | ask 'six times seven' > out", "ask times --json"])
+@pytest.mark.parametrize(("reply", "status"), [("y", "success"), ("n", "denied")])
+def test_a_person_at_a_terminal_is_asked_before_code_runs(
+    scripted: Command, monkeypatch: pytest.MonkeyPatch, shell: str, reply: str, status: str
+) -> None:
+    monkeypatch.setenv("AGENT_KERNEL_PERMISSION", "ask")
+    monkeypatch.chdir(scripted.data.parent)
+    terminal = ask_in_terminal(f"{shell} -s talk; echo ended")
+    try:
+        terminal.wait_for("print(6 * 7)")
+        terminal.wait_for("Run it?")
+        terminal.type(f"{reply}\r")
+        terminal.wait_for("ended")
+    finally:
+        terminal.close()
+    items = scripted.on_store(lambda store: store.latest(SessionKey("local", "talk")))
+    assert [item.message.status for item in items if item.message.role == "tool"] == [status]
+
+
+def test_without_a_terminal_a_denied_call_is_explained_and_an_option_allows_it(
+    scripted: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_KERNEL_PERMISSION", "ask")
+    denied = scripted("ask", "six times seven")
+    reason = "agent-kernel: python was denied: it needs your permission, and there is no terminal to ask you."
+    advice = "To allow it, add --allow python, or run the command in a terminal."
+    assert f"{reason} {advice}" in denied.err
+    assert "python: denied" in denied.err
+    assert scripted("ask", "six times seven", "--json").err == f"{reason} {advice}\n"
+    allowed = scripted("ask", "six times seven", "--allow", "python")
+    assert re.search(r"python: success after \d+\.\d s\n  42\n", allowed.err)
+    monkeypatch.setenv("AGENT_KERNEL_PERMISSION", "deny")
+    assert "denied by policy" in scripted("ask", "six times seven", "--allow", "python").err
+
+
+def test_ctrl_c_ends_the_wait_for_standard_input(scripted: Command) -> None:
+    terminal = ask_in_terminal("ask hello -f -")
+    try:
+        terminal.wait_for("reading standard input; end it with Ctrl-D.")
+        time.sleep(0.5)  # until the command waits
+        os.killpg(terminal.process.pid, signal.SIGINT)
+        terminal.wait_for("The turn was stopped.")
+        terminal.process.wait(10)
+    finally:
+        terminal.close()
 
 
 def test_stdin_is_the_question_or_a_file(scripted: Command) -> None:

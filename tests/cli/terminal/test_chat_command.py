@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
-import re
-import select
 import signal
 import subprocess
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +18,7 @@ from agent_kernel.cli.terminal.terminal_answer import TerminalAnswer
 from agent_kernel.core.events import Queued
 from agent_kernel.core.session import SessionKey
 from tests.cli.conftest import Command
+from tests.cli.terminal.pseudo_terminal import SLOW_S, Terminal
 
 FILE = [{"name": "python", "arguments": {"code": "open('table.csv', 'w').write('a,b')"}}]
 CODE = [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]
@@ -32,53 +28,8 @@ SCRIPT: list[dict[str, Any]] = [
     {"text": "The first lines are long.", "when": "slow", "deltas": 100, "delay": 0.2, "loop": True},
     {"text": "The answer is 42.", "deltas": 4, "loop": True},
 ]
-TERMINAL = {"TERM": "xterm", "COLUMNS": "80", "PROMPT_TOOLKIT_NO_CPR": "1"}
 CHAT = (sys.executable, "-u", "-m", "agent_kernel", "chat", "-s", "talk")
-SLOW_S = 60.0
 KEY = SessionKey("local", "talk")
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x08")
-
-
-class Terminal:
-    """A pseudo-terminal in which the command runs and a test types."""
-
-    def __init__(self, *options: str, columns: int = 80, **env: str) -> None:
-        self._ours, theirs = pty.openpty()
-        termios.tcsetwinsize(theirs, (40, columns))
-        self.process = subprocess.Popen(
-            (*CHAT, *options),
-            env=os.environ | TERMINAL | env,
-            stdin=theirs,
-            stdout=theirs,
-            stderr=theirs,
-            start_new_session=True,
-        )
-        os.close(theirs)
-        self.shown = ""
-        self._read = 0
-
-    def wait_for(self, text: str) -> None:
-        """Wait until the text is shown, after the text of the previous call."""
-        until = time.monotonic() + SLOW_S
-        while (at := self.shown.find(text, self._read)) < 0:
-            assert time.monotonic() < until, f"{text!r} is not in {self.shown[self._read :]!r}"
-            if select.select([self._ours], [], [], 0.1)[0]:
-                data = os.read(self._ours, 65536).decode("utf-8", "replace")
-                self.shown += ESCAPES.sub("", data)
-        self._read = at + len(text)
-
-    def type(self, keys: str) -> None:
-        os.write(self._ours, keys.encode("utf-8", "surrogateescape"))
-
-    def end(self) -> int:
-        self.type("\x04")
-        return self.process.wait(SLOW_S)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        os.close(self._ours)
 
 
 @pytest.fixture
@@ -86,7 +37,7 @@ def terminal(scripted: Command) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
     def start(*options: str, **how: Any) -> Terminal:
-        opened.append(Terminal(*options, **how))
+        opened.append(Terminal(*CHAT, *options, **how))
         return opened[-1]
 
     yield start
@@ -170,6 +121,33 @@ def test_the_words_that_end_other_programs_end_the_conversation(
     assert scripted.on_store(lambda store: store.info(KEY)) is None
 
 
+def test_files_go_with_a_question_and_one_that_is_only_named_is_pointed_out(
+    scripted: Command, terminal: Callable[..., Terminal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("teas.csv", "more teas.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    one = terminal("-f", "teas.csv")
+    one.wait_for(">")
+    one.type("hello\r")
+    one.wait_for("The answer is 42.")
+    one.type('/file "more teas.csv"\r')
+    one.wait_for("more teas.csv goes with your next question.")
+    one.type("/file none.csv\r")
+    one.wait_for("There is no file none.csv.")
+    one.type("and now?\r")
+    one.wait_for("The answer is 42.")
+    one.type("/new\r")
+    one.wait_for("A new conversation:")
+    one.type("How many rows has teas.csv?\r")
+    one.wait_for("The agent sees only files that you give it. To send yours, enter: /file teas.csv")
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    assert one.end() == 0
+    files = scripted.on_store(lambda store: store.files(KEY))
+    assert sorted(file.name for file in files) == ["more teas.csv", "teas.csv"]
+
+
 def test_files_of_a_conversation_are_saved(
     scripted: Command, terminal: Callable[..., Terminal], tmp_path: Path
 ) -> None:
@@ -189,8 +167,35 @@ def test_lines_of_a_pipe_are_questions_and_answers_alone_go_to_stdout(scripted: 
     assert len(scripted.on_store(lambda store: store.turns(KEY))) == 2
 
 
+def test_ctrl_c_ends_a_conversation_whose_questions_come_from_a_pipe(scripted: Command) -> None:
+    with subprocess.Popen(CHAT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as chatting:
+        assert chatting.stdin is not None
+        assert chatting.stderr is not None
+        chatting.stdin.write(b"six times seven\nslow\nand now?\n")
+        chatting.stdin.flush()
+        while b"python: success" not in chatting.stderr.readline():
+            pass
+        while len(scripted.on_store(lambda store: store.turns(KEY))) < 2:
+            time.sleep(0.1)
+        chatting.send_signal(signal.SIGINT)
+        assert chatting.wait(SLOW_S) == 130
+    assert [turn.state for turn in scripted.on_store(lambda store: store.turns(KEY))] == ["committed", "cancelled"]
+
+
 def test_the_help_fits_into_80_columns() -> None:
     assert max(map(len, HELP.splitlines())) < 80
+
+
+def test_a_pipe_says_why_a_call_was_denied_and_which_option_allows_it(
+    scripted: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_KERNEL_PERMISSION", "ask")
+    piped = subprocess.run(CHAT, input="six times seven", capture_output=True, text=True, check=True)
+    assert "python was denied: it needs your permission" in piped.stderr
+    assert "--allow python" in piped.stderr
+    allowed = (*CHAT, "--allow", "python")
+    piped = subprocess.run(allowed, input="six times seven", capture_output=True, text=True, check=True)
+    assert "python: success" in piped.stderr
 
 
 def test_a_status_is_never_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,6 +90,13 @@ def test_numbers_and_dates_without_a_year_are_compared_as_written() -> None:
         assert rewrite_mistakes(code) == code
 
 
+@pytest.mark.parametrize("slice", ["'v', 'w'", "('v', 'w')"])
+def test_several_columns_of_groups_are_named_in_a_list(slice: str) -> None:
+    code = f"x = t.groupby('kind')[{slice}].sum()"
+    assert rewrite_mistakes(code) == "x = t.groupby('kind')[['v', 'w']].sum()"
+    assert rewrite_mistakes("x = t.groupby('kind')['v'].sum()") == "x = t.groupby('kind')['v'].sum()"
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -42,6 +42,16 @@ def omitted(question: str, code: str) -> list[str]:
         ("Split it with random_state=42.", "train_test_split(a, b)", "train_test_split(a, b, random_state=42)"),
         ("Use the rows with a unit_price.", "print(t['price'].sum())", "print(t[t['unit_price'].notna()])"),
         ('Use the column "city".', "print(t['price'].sum())", "print(t.groupby('city').size())"),
+        (
+            "Which city got the highest discount?",
+            "print(t['city'].value_counts().idxmax())",
+            "print(t.groupby('city')['discount'].sum().idxmax())",
+        ),
+        (
+            "Wo ist der durchschnittliche discount am größten?",
+            "print(t['city'].value_counts().idxmax())",
+            "print(t.groupby('city')['discount'].mean().idxmax())",
+        ),
         ("How many are older than 50?", "print(len(t))", "print((t['age'] >= 51).sum())"),
         ("-999 means that there is no value.", "print(t['price'].mean())", "print(t[t['price'] != -999].mean())"),
         ("Use the values of meter W-07 only.", "print(t['v'].mean())", "print(t[t['meter'] == 'W-07']['v'].mean())"),
@@ -84,6 +94,10 @@ def test_a_comment_is_no_part_of_a_program() -> None:
 
 def test_a_column_by_which_nothing_is_left_out_need_not_be_used() -> None:
     assert omitted('Use all rows, including those with a negative "unit_price".', "print(t['n'].median())") == []
+
+
+def test_a_label_that_is_an_ordinary_word_need_not_mean_the_column() -> None:
+    assert omitted("How many cities offer a discount, at what price?", "print(len(t))") == []
 
 
 @pytest.mark.parametrize("code", ["print(", "", "The median is 3.", f"print({'+'.join('x' * 900)})"])

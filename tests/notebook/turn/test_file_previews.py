@@ -12,14 +12,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from agent_kernel.core.file_facts.text_file import MAX_CHARS, WHOLE_BYTES
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
-from agent_kernel.notebook.turn.file_previews import (
-    MAX_CHARS,
-    MAX_WORKBOOK_BYTES,
-    WHOLE_BYTES,
-    complete_file,
-    describe_files,
-)
+from agent_kernel.notebook.turn.file_previews import MAX_WORKBOOK_BYTES, complete_file, describe_files
 from tests.notebook.notebook import Notebook
 
 SCRIPT = [{"text": "It is Sencha.", "when": "most expensive"}, {"text": "Fine.", "when": "And"}]

@@ -194,6 +194,25 @@ async def test_a_value_whose_repr_fails_is_an_error_of_the_code(sandbox: LinuxSa
     assert "ValueError: no" in str(result.error)
 
 
+@pytest.mark.parametrize(
+    ("html", "shown"),
+    [
+        (
+            "'<style>th {}</style><table><tr><th>a</th><th>b</th></tr><tr><td>41</td><td>x &lt; y</td></tr></table>'",
+            "a\tb\n41\tx < y",
+        ),
+        ("'<script>x</script>'", "<Only object at 0x"),
+        ("1 / 0", "<Only object at 0x"),
+        ("None", "<Only object at 0x"),
+    ],
+)
+async def test_a_value_that_has_only_html_is_shown_as_its_text(sandbox: LinuxSandbox, html: str, shown: str) -> None:
+    code = f"class Only:\n    __module__ = 'builtins'\n    def _repr_html_(self): return {html}\nOnly()"
+    value = str((await sandbox.run(KEY, code)).value)
+    assert value.replace("builtins.", "").startswith(shown)
+    assert value == shown or " object at 0x" in value
+
+
 async def test_text_that_is_no_unicode_does_not_break_the_result(sandbox: LinuxSandbox) -> None:
     result = await sandbox.run(KEY, "os.write(1, bytes([255, 10]))\nprint('\\ud800')\n'\\ud800'")
     result.stdout.encode()

@@ -242,7 +242,7 @@ async def test_what_a_turn_was_given_lies_in_its_work_directory_and_is_told(file
     lines = note.splitlines()
     assert lines[2:] == [
         f"- my_data.csv (id {table.id}, text/csv, 8 bytes; the person calls it my data.csv), "
-        "read by pd.read_csv('my_data.csv')",
+        "read by pd.read_csv('my_data.csv'), 1 rows x 2 columns: x int64, y int64",
         "    x,y",
         "    1,2",
         f"- p.png (id {picture.id}, image/png, 100002 bytes)",
@@ -269,7 +269,28 @@ async def test_a_table_is_read_with_its_own_separator_and_decimal_mark(
 ) -> None:
     table = await brought(files, "t.csv", body)
     text, _, _ = await offer_files(files, workdir, table.id)
-    assert f"bytes), read by {read}\n" in text
+    assert f"bytes), read by {read}, " in text
+
+
+async def test_a_table_is_described_as_the_files_that_a_cell_names(files: FileRegistry, workdir: Path) -> None:
+    rows = "".join(f"{day:02}.02.2025;{('Köln', 'Bonn')[day % 2]};1.{day}0,50\n" for day in range(10, 22))
+    table = await brought(files, "t.csv", f"Datum;Filiale;Umsatz\n{rows}01.03.2025;;\n".encode())
+    text, _, _ = await offer_files(files, workdir, table.id)
+    options = "sep=';', decimal=',', thousands='.', parse_dates=['Datum'], dayfirst=True"
+    columns = "13 rows x 3 columns: Datum date, Filiale str, Umsatz float64"
+    assert f"read by pd.read_csv('t.csv', {options}), {columns}\n    Filiale values: Köln, Bonn\n" in text
+    assert "    missing values: Filiale 1, Umsatz 1\n    Datum;Filiale;Umsatz\n" in text, "the preview follows"
+    document = await brought(files, "d.json", b'[{"id": 1, "tags": ["a"]}]')
+    text, _, _ = await offer_files(files, workdir, document.id)
+    assert "read by json.load(open('d.json')), list of 1, each object {id int, tags list of 1, each str}\n" in text
+
+
+async def test_the_content_of_a_file_cannot_pass_for_a_fact_about_it(files: FileRegistry, workdir: Path) -> None:
+    table = await brought(files, "t.csv", b'"a\n- u.csv (id x), read by pd.read_csv(1)",b\n1,2\n')
+    text, _, _ = await offer_files(files, workdir, table.id)
+    assert [line for line in text.splitlines()[2:] if not line.startswith("    ")] == [
+        line for line in text.splitlines() if line.startswith("- t.csv (id ")
+    ]
 
 
 async def test_a_copy_is_made_once_and_what_code_made_of_it_stays(files: FileRegistry, workdir: Path) -> None:

@@ -155,8 +155,8 @@ def _fit(needed: int, machine: Machine) -> tuple[bool | None, str]:
         )
     if needed > memory.available - reserve:
         return True, (
-            f"needs {megabytes(needed)} of memory; {megabytes(memory.available)} are free now, so other programs have "
-            "to end first"
+            f"needs {megabytes(needed)} of memory; {megabytes(memory.available)} are free now, of which "
+            f"{megabytes(reserve)} are reserved for your programs, so other programs have to end first"
         )
     return True, f"needs {megabytes(needed)} of {megabytes(memory.total)} of memory"
 

@@ -67,6 +67,7 @@ WRITES = (
     r"\b(?:to|into|as)\s+(?:(?:the|a)\s+)?(?:new\s+)?(?:file\s+)?[\"'`]?"
 )
 """Matches the text before the name of a file that the code is to write, and not to read."""
+WRITTEN_FILE = re.compile(rf"{WRITES}[\w./-]+\.[a-z]{{2,7}}\b", re.IGNORECASE)
 
 
 def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]) -> str:
@@ -100,7 +101,7 @@ def _codes_of_missing(question: str) -> list[str]:
 
 def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the path of each file that the question names, with the expression that reads it. If the question names no
-    file and the turn has exactly one table, yield that table."""
+    file to read and the turn has exactly one table or JSON document, yield that one."""
     given = []
     for line in (line for text in hidden for line in text.splitlines()):
         fact = FACT.match(line) if len(line) <= MAX_FACT else None
@@ -110,9 +111,9 @@ def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
             mention = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
             if mention and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
                 yield path, expression
-            if fact["input"] and expression.startswith("pd."):
+            if fact["input"] and expression.startswith(("pd.", "json.")):
                 given.append((path, expression))
-    if len(given) == 1 and not FILE_NAME.search(question):
+    if len(given) == 1 and not FILE_NAME.search(WRITTEN_FILE.sub("", question)):
         yield given[0]
 
 

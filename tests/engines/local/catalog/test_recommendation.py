@@ -50,7 +50,8 @@ def test_a_model_that_does_not_fit_says_what_it_needs_what_there_is_and_what_sta
 def test_a_model_that_fits_only_when_other_programs_end_says_so() -> None:
     found = assess(machine(16, available=6), {})["qwen3-4b"]
     assert found.fits is True
-    assert "other programs have to end first" in found.reason
+    needed = "needs 9.2 GB of memory; 6.4 GB are free now, of which 1.7 GB are reserved for your programs"
+    assert found.reason == f"{needed}, so other programs have to end first"
 
 
 def test_a_speed_is_the_measured_one_else_scaled_by_bytes_and_named_an_estimate_else_unknown() -> None:

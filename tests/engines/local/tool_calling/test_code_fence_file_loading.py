@@ -72,7 +72,7 @@ def test_the_only_table_that_was_given_is_read_if_the_question_names_no_file() -
 
     assert reading_lines("Which tea is the cheapest?", [given], []) == f"teas = {READS}\n"
     assert reading_lines("Which tea is the cheapest?", [given, other], []) == ""
-    assert reading_lines("Write the cheapest to best.csv.", [given], []) == ""
+    assert reading_lines("Write the cheapest to best.csv.", [given], []) == "teas = pd.read_csv('teas.csv')\n"
 
 
 def test_a_file_is_never_read_over_a_variable_that_exists() -> None:
@@ -171,3 +171,12 @@ async def test_the_facts_of_an_earlier_question_are_in_the_code_and_not_in_the_c
 
     assert code == "print(2)\n"
     assert ["litres" in prompt for prompt, _ in backend.submitted] == [False, True]
+
+
+@pytest.mark.parametrize("question", ["How many are open?", "Draw the hours and save it as chart.png"])
+def test_the_only_input_file_is_read_also_if_it_is_json_or_the_question_names_a_file_to_write(question: str) -> None:
+    facts = ["- tickets.json (id f, application/json, 9 bytes), read by json.load(open('tickets.json')), list of 3"]
+    assert reading_lines(question, facts, []) == "tickets = json.load(open('tickets.json'))\n"
+    facts = ["- sales.csv (id f, text/csv, 9 bytes), read by pd.read_csv('sales.csv'), 3 rows x 1 columns: a int64"]
+    assert reading_lines(question, facts, []) == "sales = pd.read_csv('sales.csv')\n"
+    assert reading_lines("What is in other.csv?", facts, []) == ""

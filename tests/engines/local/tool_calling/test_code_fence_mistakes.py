@@ -7,6 +7,7 @@ import textwrap
 import pandas as pd
 import pytest
 
+from agent_kernel.core.file_facts.text_columns import describe_conversion
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
     surplus_rows,
@@ -14,7 +15,6 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     with_check,
     with_inclusive_bins,
 )
-from agent_kernel.notebook.kernel.text_columns import describe_conversion
 from agent_kernel.notebook.kernel.variable_summary import summary
 from tests.narrowing import instance_of, not_none
 

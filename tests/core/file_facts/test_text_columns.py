@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.notebook.kernel.text_columns import describe_conversion
+from agent_kernel.core.file_facts.text_columns import describe_conversion
 
 
 @pytest.mark.parametrize(

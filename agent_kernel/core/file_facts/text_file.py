@@ -1,0 +1,251 @@
+"""Describes the beginning of a file of text: the columns, types, three rows, categories and missing values of a table,
+the keys and types of a JSON document, or the first lines of a text.
+
+Every line quoted from a file is indented, so that its content cannot pass for a fact about the file. Standard library
+only: a kernel describes the files that a prompt names, and the server the files that go with a message.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from agent_kernel.core.file_facts.column_types import (
+    MISSING,
+    column_type,
+    describe_values,
+    has_several_forms,
+    number_options,
+)
+from agent_kernel.core.file_facts.text_columns import describe_conversion, pandas_names
+
+HEAD_BYTES = 64 * 1024
+WHOLE_BYTES = 1024 * 1024
+"""Files of at most this many bytes are read whole. Only then are rows and lines counted and JSON is parsed."""
+MAX_COLUMNS = 40
+ROWS = 3
+TYPED_ROWS = 200
+"""Number of rows from which the type of a column is inferred. Rows after these are not examined."""
+CELL = 60
+LINE = 300
+MAX_CHARS = 1_500
+DEPTH = 3
+"""Number of nesting levels of a JSON document that are described."""
+DELIMITERS = ",;\t|"
+TABLES = frozenset({"csv", "tsv"})
+JSON_LINES = frozenset({"jsonl", "ndjson"})
+TEXTS = frozenset({"txt", "log", "md", "dat", "rst", "yaml", "yml", "toml", "ini", "xml", "html"})
+LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
+MAX_SKIPPED = 10
+"""Maximum number of lines before the header of a table that are recognised as a title."""
+
+
+class FileHead(NamedTuple):
+    """The beginning of a file as text. ``whole`` is True if the text is the whole file. ``size`` is the size of the
+    file in bytes. ``encoding`` is "" for UTF-8."""
+
+    text: str
+    whole: bool
+    size: int
+    encoding: str = ""
+
+
+def describe_text_file(name: str, head: FileHead, prompt: str = "") -> str:
+    """Describe a file with the beginning ``head`` in at most MAX_CHARS characters. ``name`` is the name by which code
+    opens it; its extension says which format it has."""
+    extension = extension_of(name)
+    conversions: list[str] = []
+    if extension in TABLES:
+        lines, conversions = _describe_table(name, head)
+    else:
+        lines = _describe_text(name, head, prompt, extension)
+    quoted = [f"    {shorten(line, LINE)}" for line in lines[1:]]
+    text = "\n".join([shorten(f"{name}: {lines[0]}", MAX_CHARS - ROWS * LINE // 2), *quoted, *conversions])
+    return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
+
+
+def read_head(path: str) -> FileHead | None:
+    """Read the start of a file. Returns None for binary content and for files that cannot be opened. Never blocks on
+    a pipe."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(fd, "rb") as file:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            return head_of(file.read(bytes_to_read(status.st_size)), status.st_size)
+    except OSError:
+        return None
+
+
+def bytes_to_read(size: int) -> int:
+    """Return how many bytes of a file with ``size`` bytes are examined."""
+    return WHOLE_BYTES + 1 if size <= WHOLE_BYTES else HEAD_BYTES
+
+
+def head_of(data: bytes, size: int) -> FileHead | None:
+    """Return the text of ``data``, the beginning of a file with ``size`` bytes; None for binary content."""
+    if b"\0" in data:
+        return None
+    whole = len(data) >= size and len(data) <= WHOLE_BYTES
+    if not whole:
+        data = data[: data.rfind(b"\n") + 1] or data
+    try:
+        encoding = "utf-8-sig" if data.startswith(b"\xef\xbb\xbf") else ""
+        return FileHead(data.decode(encoding or "utf-8"), whole, size, encoding)
+    except UnicodeDecodeError:
+        return FileHead(data.decode("latin-1"), whole, size, "latin-1")
+
+
+def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
+    """Return the lines that describe a table, and the lines that describe columns which code must convert."""
+    lines = head.text.splitlines()
+    separator = _separator(lines)
+    try:
+        reader = csv.reader(io.StringIO(head.text), delimiter=separator)
+        numbered = [(reader.line_num, row) for row in reader if row]
+    except csv.Error:
+        return [f"text {reads_by(_open_call(name, head) + '.read()')}, {head.size} bytes"], []
+    if not numbered:
+        return ["CSV, empty"], []
+    skipped = _title_lines(numbered)
+    rows = [row for line, row in numbered if line > skipped]
+    columns = pandas_names(rows[0][:MAX_COLUMNS])
+    read = rows[1:] if head.whole else rows[1 : 1 + TYPED_ROWS]
+    complete = [[row[at] if at < len(row) else "" for row in read] for at in range(len(columns))]
+    cells = [[row[at] for row in read[:TYPED_ROWS] if at < len(row)] for at in range(len(columns))]
+    kinds = [column_type(column) for column in cells]
+    options = [f"sep={separator!r}"] if separator != "," else []
+    options += [f"skiprows={skipped}"] if skipped else []
+    options += number_options(cells, kinds, separator)
+    is_mixed = any(has_several_forms(column) for column, kind in zip(cells, kinds, strict=True) if kind == "date")
+    dates = [column for column, kind in zip(columns, kinds, strict=True) if kind in ("date", "day first")]
+    options += [f"parse_dates={dates!r}"] if dates else []
+    options += ["dayfirst=True"] if "day first" in kinds else []
+    # With both options, pandas would read 2024-05-01 as the fifth of January.
+    options += ["date_format='mixed'"] if is_mixed and "day first" not in kinds else []
+    options += [f"encoding={head.encoding!r}"] if head.encoding == "latin-1" else []
+    count = f"{len(rows) - 1} rows x " if head.whole else ""
+    more = f", and {len(rows[0]) - MAX_COLUMNS} more" if len(rows[0]) > MAX_COLUMNS else ""
+    typed_columns = zip(columns, ("date" if kind == "day first" else kind for kind in kinds), strict=True)
+    described = ", ".join(f"{shorten(column)} {kind}" for column, kind in typed_columns)
+    first_lines = [separator.join(shorten(cell) for cell in row[:MAX_COLUMNS]) for row in rows[: ROWS + 1]]
+    reads = reads_by(f"pd.read_csv({', '.join([repr(name), *options])})")
+    conversions = conversions_of(
+        name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
+    )
+    first = f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"
+    # Only of a table that is read to its end are all values known.
+    values = describe_values(columns, complete, kinds) if head.whole else []
+    return [one_line(first), *map(one_line, [*first_lines, *values])], conversions
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """Return the delimiter that occurs the same number of times in most lines; the comma if no delimiter does."""
+
+    def regularity(mark: str) -> tuple[int, int]:
+        counts = Counter(line.count(mark) for line in lines[:TYPED_ROWS] if mark in line)
+        return max(((often, count) for count, often in counts.items()), default=(0, 0))
+
+    return max(DELIMITERS, key=regularity)
+
+
+def _title_lines(numbered: Sequence[tuple[int, list[str]]]) -> int:
+    """Return the number of title lines before the header of a table. A title line has fewer cells than nearly all other
+    rows."""
+    widths = Counter(len(row) for _, row in numbered)
+    width, often = widths.most_common(1)[0]
+    at = next(at for at, (_, row) in enumerate(numbered) if len(row) >= width)
+    if not 0 < at <= MAX_SKIPPED or width < 2 or often < len(numbered) - at - 1:
+        return 0
+    return numbered[at - 1][0]
+
+
+def _describe_text(name: str, head: FileHead, prompt: str, extension: str) -> list[str]:
+    """Describe JSON by its keys and types, and any other text by its first lines."""
+    if extension in JSON_LINES:
+        documents = [_parse_json(line) for line in head.text.splitlines()[:ROWS] if line.strip()]
+        if documents and None not in documents:
+            shape = _json_shape(documents[0], DEPTH)
+            reads = reads_by(f"pd.read_json({name!r}, lines=True)")
+            return [one_line(f"JSON lines {reads}, each {shape}"), *map(one_line, head.text.splitlines()[:ROWS])]
+    if extension == "json" and head.whole and (document := _parse_json(head.text)) is not None:
+        return [one_line(f"JSON {reads_by(f'json.load({_open_call(name, head)})')}, {_json_shape(document, DEPTH)}")]
+    if extension == "json":
+        return [
+            f"JSON {reads_by(f'json.load({_open_call(name, head)})')}, {head.size} bytes",
+            one_line(head.text[:LINE]),
+        ]
+    lines = head.text.splitlines()
+    count = f"{len(lines)} lines" if head.whole else f"{head.size} bytes"
+    read = _open_call(name, head) + (".read().splitlines()" if LINES.search(prompt) else ".read()")
+    return [f"text {reads_by(read)}, {count}", *(one_line(line) for line in lines[:ROWS])]
+
+
+def _parse_json(text: str) -> Any:
+    """Parse JSON. Returns None for invalid or too deeply nested text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _json_shape(value: Any, depth: int) -> str:
+    """Describe a JSON value by keys and types, down to ``depth`` levels."""
+    if isinstance(value, dict):
+        if depth == 0:
+            return f"object of {len(value)}"
+        some = [
+            f"{shorten(str(key))} {_json_shape(item, depth - 1)}" for key, item in list(value.items())[:MAX_COLUMNS]
+        ]
+        return f"object {{{', '.join(some)}{', ...' if len(value) > len(some) else ''}}}"
+    if isinstance(value, list):
+        return f"list of {len(value)}" + (f", each {_json_shape(value[0], depth - 1)}" if value and depth else "")
+    return "null" if value is None else type(value).__name__
+
+
+def _open_call(name: str, head: FileHead) -> str:
+    return f"open({name!r}, encoding={head.encoding!r})" if head.encoding else f"open({name!r})"
+
+
+def conversions_of(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any]]) -> list[str]:
+    """Describe the columns of a file that code must convert. The descriptions call the table by the file's stem, as the
+    code does that reads the file. ``cells`` has the cells of each column."""
+    table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
+    if not table.isidentifier():
+        return []
+    # The cells keep the spaces at their ends, because these spaces are a reason for a conversion.
+    present = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
+    return [
+        fact
+        for label, column in zip(columns, present, strict=True)
+        # A column needs no conversion if pandas converts it itself: if all texts are numbers, or all are true or false.
+        if column_type([str(cell) for cell in column]) in ("str", "day first")
+        and (fact := describe_conversion(table, label, column))
+    ]
+
+
+def reads_by(expression: str) -> str:
+    """Return the text that states the expression which reads a file. The code-fence protocol for small models copies
+    the expression from the description, so its form must not change."""
+    return f"read by {expression}"
+
+
+def extension_of(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def one_line(text: str) -> str:
+    return "".join(char if char.isprintable() or char == "\t" else " " for char in text)
+
+
+def shorten(text: str, limit: int = CELL) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}..."
