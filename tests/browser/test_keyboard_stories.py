@@ -65,7 +65,8 @@ LOW_CONTRAST = """() => {
         if (!texts.currentNode.data.trim() || !element.getClientRects().length) continue;
         if (element.closest('.ak-unseen, :disabled, [aria-disabled=true]')) continue;
         const shown = contrast(rgba(getComputedStyle(element).color), under(element));
-        if (shown < 4.5) low.add(`${shown.toFixed(2)} ${element.className} ${texts.currentNode.data.trim().slice(0, 20)}`);
+        const text = texts.currentNode.data.trim().slice(0, 20);
+        if (shown < 4.5) low.add(`${shown.toFixed(2)} ${element.className} ${text}`);
     }
     return [...low];
 }"""

@@ -8,7 +8,7 @@ afterEach(() => setTranslation(ENGLISH));
 const CHANGE = { cell: "a", type: "code", before: "", after: "", below: "" };
 
 test("a title begins with a capital letter, also where the cell comes first", () => {
-  setTranslation(translationFor("de-DE", { de: german as unknown as Record<string, unknown> }));
+  setTranslation(translationFor("de-DE", { de: german }));
   expect(proposalTitle({ ...CHANGE, do: "edit" }, ["a"], true)).toBe("Diese Zelle ändern?");
   expect(proposalTitle({ ...CHANGE, do: "insert" }, ["a"], true)).toMatch(/^[A-Z]/);
 });
