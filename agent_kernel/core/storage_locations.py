@@ -18,6 +18,9 @@ NOTEBOOK = ".ipynb"
 DELETED = "deleted:"
 """Prefix of the path in the binding of a deleted notebook: ``deleted:ID/path``."""
 KERNEL = "kernel:"
+SIDECAR, SIDECAR_BAK, SIDECAR_CONFLICT = ".agent.json", ".agent.json.bak", ".agent.conflict.json"
+"""What the names of a sidecar, of its previous version and of a conflicting version add to the notebook's name."""
+MAX_NAME_BYTES = 255
 SIDECAR_BACKUPS = "sidecar_backups"
 """Name of the directory below the data directory that holds the previous version of each sidecar."""
 
@@ -108,8 +111,19 @@ def sidecar_paths(notebook: Path) -> list[Path]:
     """Return the paths of the files that the server keeps beside a notebook: the sidecar, a backup that earlier
     releases wrote, a conflicting version, and a directory of large media."""
     stem = notebook.name.removesuffix(NOTEBOOK)
-    names = (".agent.json", ".agent.json.bak", ".agent.conflict.json", ".agent")
-    return [notebook.with_name(stem + name) for name in names]
+    suffixes = (SIDECAR, SIDECAR_BAK, SIDECAR_CONFLICT, ".agent")
+    return [notebook.with_name(sidecar_name(stem, suffix)) for suffix in suffixes]
+
+
+def sidecar_name(stem: str, suffix: str) -> str:
+    """Return ``stem`` with ``suffix``, as the name of a file beside the notebook.
+
+    A file system does not allow names of more than MAX_NAME_BYTES bytes, so the end of a longer stem is replaced by its
+    hash. The sidecar itself is never shortened, because it has to be recognised by its notebook's name."""
+    if suffix == SIDECAR or len(os.fsencode(stem + suffix)) <= MAX_NAME_BYTES:
+        return stem + suffix
+    suffix = f"-{hashlib.sha256(os.fsencode(stem)).hexdigest()[:16]}{suffix}"
+    return os.fsencode(stem)[: MAX_NAME_BYTES - len(suffix)].decode(errors="ignore") + suffix
 
 
 def data_dir_sidecar_paths(settings: Settings, binding: NotebookBinding) -> list[Path]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from agent_kernel.core import atomic_file, process_identity
+from agent_kernel.core import atomic_file, process_identity, storage_locations
 
 LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
 """Matches the end of a temporary file's name, which contains the process id of the file's writer."""
@@ -47,11 +47,11 @@ class SidecarFile:
     @property
     def beside_bak(self) -> Path:
         """The path beside the notebook at which earlier releases stored the previous version."""
-        return self.main.with_name(self.main.name + ".bak")
+        return self._beside(storage_locations.SIDECAR_BAK)
 
     @property
     def conflict(self) -> Path:
-        return self.main.with_name(self.main.name.removesuffix(".json") + ".conflict.json")
+        return self._beside(storage_locations.SIDECAR_CONFLICT)
 
     @property
     def blobs(self) -> Path:
@@ -148,6 +148,10 @@ class SidecarFile:
     def find_backup(self) -> str:
         """Return the path of the previous version of the document, or "" if there is none."""
         return next((str(path) for path in (self.bak, self.beside_bak) if os.path.isfile(path)), "")
+
+    def _beside(self, suffix: str) -> Path:
+        stem = self.main.name.removesuffix(storage_locations.SIDECAR)
+        return self.main.with_name(storage_locations.sidecar_name(stem, suffix))
 
     def _unlink_baks(self) -> None:
         self.bak.unlink(missing_ok=True)

@@ -125,7 +125,7 @@ def test_a_person_reviews_five_changes_without_leaving_the_notebook(lab: Lab, se
     mark.click()
     expect(turn).to_be_focused()
 
-    bar(lab).get_by_role("button", name="Undo turn").click()
+    bar(lab).get_by_role("button", name="Undo changes").click()
     expect(bar(lab)).to_contain_text("Undone in 4 cells.")
     assert [source(lab, f"cell-{n}") for n in (0, 1, 2)] == ["df = 1", "df", "x = 2"]
     expect(lab.page.locator(".ak-agent-mark")).to_have_count(0)

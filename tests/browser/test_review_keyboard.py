@@ -129,5 +129,5 @@ def _goes_to_the_bar(lab: Lab) -> bool:
     """
     lab.page.keyboard.press("Alt+F5")
     lab.page.wait_for_timeout(500)
-    undo = bar(lab).get_by_role("button", name="Undo turn")
+    undo = bar(lab).get_by_role("button", name="Undo changes")
     return bool(undo.evaluate("button => button === document.activeElement"))

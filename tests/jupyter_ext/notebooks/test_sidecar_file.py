@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core import atomic_file
+from agent_kernel.core.storage_locations import sidecar_paths
 from jupyter_ext.notebooks.sidecar_file import SidecarFile
 
 
@@ -235,6 +236,7 @@ WRITES_FOR_EVER = """
 import sys
 from pathlib import Path
 from agent_kernel.core import atomic_file
+from agent_kernel.core.storage_locations import sidecar_paths
 from jupyter_ext.notebooks.sidecar_file import SidecarFile
 file = SidecarFile(Path(sys.argv[1]))
 for number in range(10**9):
@@ -278,3 +280,30 @@ def test_a_sidecar_can_have_the_longest_name_that_the_file_system_allows(tmp_pat
     assert file.write(b"two", {}, anything) == "written"
     assert (file.main.read_bytes(), file.bak.read_bytes()) == (b"two", b"one")
     assert len(names(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("size", [239, 241, 244])
+@pytest.mark.parametrize("letter", ["x", "ü"])
+def test_a_notebook_with_a_long_name_has_a_previous_and_a_conflicting_version(
+    tmp_path: Path, size: int, letter: str
+) -> None:
+    """The names of 245 to 250 bytes with .ipynb: that of the sidecar fits, and what is added to it did not."""
+    stem = letter * (size // len(letter.encode()))
+    notebook = tmp_path / f"{stem}.ipynb"
+    file = SidecarFile(tmp_path / f"{stem}.agent.json")
+    assert file.write(b"one", {}, nothing) == "written"
+    assert file.write(b"two", {}, anything) == "written"
+    assert file.write(b"three", {}, nothing) == "conflict"
+    assert (file.main.read_bytes(), file.bak.read_bytes(), file.conflict.read_bytes()) == (b"two", b"one", b"three")
+    assert {path.name for path in tmp_path.iterdir()} <= {path.name for path in sidecar_paths(notebook)}
+    file.forget_bak()
+    file.remove(anything)
+    assert names(tmp_path) == [file.conflict.name]
+
+
+def test_two_notebooks_whose_long_names_differ_at_the_end_have_their_own_conflicting_versions(tmp_path: Path) -> None:
+    one, other = (SidecarFile(tmp_path / f"{'x' * 240}{end}.agent.json") for end in ("one", "two"))
+    for file, body in ((one, b"1"), (other, b"2")):
+        file.write(body, {}, nothing)
+        file.write(body * 2, {}, nothing)
+    assert (one.conflict.read_bytes(), other.conflict.read_bytes()) == (b"11", b"22")

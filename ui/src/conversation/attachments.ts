@@ -135,8 +135,12 @@ export class Attachments {
       this.problem.value = trans.__("This page cannot send files.");
       return;
     }
-    const key = `file ${++this.#made}`;
     const { name, size } = file;
+    if (!(await isReadable(file))) {
+      this.problem.value = trans.__("%1 was not attached: it is a folder, or it cannot be read.", name);
+      return;
+    }
+    const key = `file ${++this.#made}`;
     this.all.value = [...this.all.value, { kind: "file", key, name, size, id: "", part: 0, failure: "" }];
     const form = new FormData();
     form.append("purpose", "user_data");
@@ -163,6 +167,16 @@ export class Attachments {
 }
 
 const isFetched = (one: Attachment): boolean => one.kind === "image" && !one.data;
+
+/** A folder that is dropped looks like a file until it is read. */
+function isReadable(file: Blob): Promise<boolean> {
+  return new Promise((resolve) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(true);
+    reader.onerror = () => resolve(false);
+    reader.readAsArrayBuffer(file.slice(0, 1));
+  });
+}
 
 function base64(file: Blob): Promise<string> {
   return new Promise((resolve, reject) => {

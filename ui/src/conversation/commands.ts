@@ -13,6 +13,8 @@ export interface Command {
   /** The group in the menu; empty for a command that can only be typed. */
   group: "session" | "history" | "document" | "panel" | "";
   enabled: (desk: Desk) => boolean;
+  /** Whether a message comes next, so that the focus moves to the message field. */
+  isBeginning?: true;
   /** `rest` is the text after the name. */
   run: (desk: Desk, rest: string) => Promise<void> | void;
 }
@@ -29,6 +31,7 @@ export const COMMANDS: readonly Command[] = [
     help: () => trans.__("Start again; this conversation stays in the list."),
     group: "session",
     enabled: inSession,
+    isBeginning: true,
     run: (desk) => desk.sessions.begin(),
   },
   {
@@ -37,6 +40,7 @@ export const COMMANDS: readonly Command[] = [
     help: () => trans.__("Start a conversation that is never written to disk."),
     group: "session",
     enabled: always,
+    isBeginning: true,
     run: (desk) => desk.sessions.begin({ private: true }),
   },
   {

@@ -43,6 +43,8 @@ export class ComposerState {
   readonly where: Signal<Where>;
   readonly enterSends: ReadonlySignal<boolean>;
   readonly sending = signal(false);
+  /** Whether files are dragged over the panel. */
+  readonly dropping = signal(false);
   /** Where the draft is stored; the key is empty before the first notebook is known. */
   #at = { notebook: "", kernel: "", session: "", key: "" };
   /** The draft: the text of the composer, unless a sent message is being edited. */
@@ -66,6 +68,7 @@ export class ComposerState {
       effect(() => this.#keep(this.text.value)),
       effect(() => this.#edit(conversation.editing.value)),
       effect(() => this.#takeBack(conversation.outgoing.unsent.value)),
+      effect(() => this.#settle(conversation.corrections.asked.value)),
     ];
   }
 
@@ -85,6 +88,12 @@ export class ComposerState {
   takeAlong(side: Side): void {
     this.off.value = new Set([...this.off.value].filter((other) => other !== side));
     this.wanted.value = new Set([...this.wanted.value, side]);
+  }
+
+  /** The error of a cell that the agent corrects needs no message any more. */
+  #settle({ cell }: { cell: string }): void {
+    const newest = untracked(() => this.conversation.notebook?.lastError?.value ?? null);
+    if (newest && newest.id === cell) this.#settledError.value = errorKey(newest);
   }
 
   /** Edit the last message that was sent. The edited message replaces it on a new branch. */

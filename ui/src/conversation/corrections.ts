@@ -9,6 +9,9 @@ export class Corrections {
   /** The proposed edits, at most one for each turn. */
   readonly proposed = signal<readonly Change[]>([]);
 
+  /** The cell whose correction was asked for last; an object of its own for each time. */
+  readonly asked = signal({ cell: "" });
+
   constructor(
     private readonly notebook: NotebookHost | null,
     private readonly message: Signal<string>,
@@ -16,6 +19,7 @@ export class Corrections {
 
   /** Correct a failed cell in its kernel, and propose the result. False if the kernel cannot do that. */
   async ask(cell: string, words = ""): Promise<boolean> {
+    this.asked.value = { cell };
     const fix = await this.notebook?.fix?.(cell, words);
     if (!fix) return false;
     if (fix.change) this.proposed.value = [...this.proposed.value, fix.change];

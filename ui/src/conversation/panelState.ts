@@ -13,7 +13,7 @@ import { trans } from "../translation/translation";
 export type Sheet = "" | "sessions" | "model" | "settings" | "help" | "branches" | "rename" | "import";
 
 /** A confirmation before an action that cannot be undone. */
-interface Question {
+export interface Question {
   text: string;
   yes: string;
   run: () => Promise<void>;

@@ -3,10 +3,10 @@
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import type { Signal } from "@preact/signals";
 import type { ISharedNotebook } from "@jupyter/ydoc";
-import type { Change } from "../turn/cellChanges";
-import type { ChangeKeeper, Outcome, Standing } from "../notebook/notebook";
+import type { Change, ProposedChange } from "../turn/cellChanges";
+import type { ChangeKeeper, Obstacle, Outcome, Standing } from "../notebook/notebook";
 import { closedReason } from "../notebook/undo";
-import { accept, edit, EditRefused, place, standing, undo } from "./edits";
+import { accept, edit, EditRefused, obstacle, place, standing, undo } from "./edits";
 
 const TELL_AFTER_MS = 250;
 
@@ -47,6 +47,11 @@ export class LabChanges implements ChangeKeeper {
     return notebook ? standing(notebook, change) : "closed";
   }
 
+  obstacle(change: ProposedChange, path: string): Obstacle {
+    const notebook = this.#notebookOf([{ notebook: path, cell: change.cell || change.below }]);
+    return notebook ? obstacle(notebook, change) : "";
+  }
+
   place(change: Change): number {
     const notebook = this.#notebookOf([change]);
     return notebook ? place(notebook, change) : -1;
@@ -78,7 +83,7 @@ export class LabChanges implements ChangeKeeper {
     return "";
   }
 
-  #notebookOf(changes: readonly Change[]): ISharedNotebook | null {
+  #notebookOf(changes: readonly Pick<Change, "notebook" | "cell">[]): ISharedNotebook | null {
     const open: { path: string; notebook: ISharedNotebook }[] = [];
     this.tracker.forEach((panel) => {
       const notebook = panel.content.model?.sharedModel;

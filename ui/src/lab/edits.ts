@@ -1,8 +1,8 @@
 /** Edits of a live notebook, each one undoable step of its shared model. An edit is made only if the cell is unchanged
  * since it was requested. Nothing here saves a file. */
 import type { ISharedCell, ISharedNotebook, SharedCell } from "@jupyter/ydoc";
-import type { Change } from "../turn/cellChanges";
-import type { Outcome, Standing } from "../notebook/notebook";
+import type { Change, ProposedChange } from "../turn/cellChanges";
+import type { Obstacle, Outcome, Standing } from "../notebook/notebook";
 import { trans } from "../translation/translation";
 import type { Facts, Json } from "../wire/schema";
 
@@ -82,6 +82,15 @@ export function standing(notebook: ISharedNotebook, change: Change): Standing {
   if (change.do === "edit" && source === change.before) return "undone";
   if (source !== change.after) return "touched";
   return tagOf(cell)?.accepted ? "accepted" : "open";
+}
+
+export function obstacle(notebook: ISharedNotebook, change: ProposedChange): Obstacle {
+  const isInsert = change.do === "insert";
+  const needed = isInsert ? change.below : change.cell;
+  if (!needed) return "";
+  const { cell } = find(notebook, needed);
+  if (!cell) return "gone";
+  return isInsert || cell.getSource() === change.before ? "" : "changed";
 }
 
 /** Current index of the cell of a change; -1 if it is not there. */

@@ -14,6 +14,7 @@ import { type Translation, trans } from "../translation/translation";
 import { showMissingServer, hasAgentServer } from "./missingServer";
 import { MissedOutputs } from "./missedOutputs";
 import { Claims } from "./clientCalls";
+import { takeDraggedFiles } from "./draggedFiles";
 import { agentIcon } from "./icon";
 import { FixButtons } from "./fixButtons";
 import { FirstHint } from "./hint";
@@ -59,6 +60,11 @@ export class Sidebar extends Widget {
     this.title.icon = agentIcon;
     this.title.dataset = { "aria-label": trans.__("Agent") };
     this.addClass("agent-kernel-side");
+    takeDraggedFiles(
+      this.node,
+      () => this.tracker.currentWidget?.context.localPath.replace(/[^/]*$/, "") ?? "",
+      (path) => this.app.serviceManager.contents.localPath(path),
+    );
   }
 
   /** Show the side bar and focus the composer. */

@@ -1,6 +1,6 @@
 /** The notebook beside the panel, as its host provides it. Only the host changes the document. */
 import type { ReadonlySignal } from "@preact/signals";
-import type { Change } from "../turn/cellChanges";
+import type { Change, ProposedChange } from "../turn/cellChanges";
 
 export interface Bound {
   /** Relative to the contents root; empty for a kernel without a notebook. */
@@ -25,6 +25,10 @@ export interface CellView {
  * since), gone (the cell does not exist), closed (the notebook is not open in this page). */
 export type Standing = "open" | "accepted" | "undone" | "touched" | "gone" | "closed";
 
+/** Why a proposed change cannot be made: the cell has another text than the one that was proposed to change, or a cell
+ * that it needs does not exist any more. Empty if it can be made. */
+export type Obstacle = "" | "changed" | "gone";
+
 export interface Outcome {
   change: Change;
   done: boolean;
@@ -39,6 +43,8 @@ export interface ChangeKeeper {
   /** Increases when an open notebook changes: earlier results may be out of date. */
   readonly version: ReadonlySignal<number>;
   standing(change: Change): Standing;
+  /** `notebook` is the path of the notebook of the conversation. */
+  obstacle(change: ProposedChange, notebook: string): Obstacle;
   /** Current index of the cell; -1 if it is not there. */
   place(change: Change): number;
   /** Undo changes as one step of the notebook's own undo. Cells that the user has changed since stay. */

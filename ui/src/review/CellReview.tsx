@@ -6,6 +6,7 @@ import { undoChange } from "../notebook/undo";
 import { hasInvisible } from "../turn/invisibleCharacters";
 import { proposalTitle } from "../view/proposalTitle";
 import { Diff } from "../view/Review";
+import { Outdated, ProposeAgain, useObstacle } from "../view/OutdatedChange";
 import { TextEdit } from "../view/TextEdit";
 import { editableText, useDecision } from "../view/useDecision";
 import type { ReviewItem } from "./items";
@@ -47,6 +48,7 @@ function Proposed({ item }: { item: ReviewItem }) {
   const editing = useSignal(false);
   const edit = useRef<HTMLButtonElement>(null);
   const proposed = item.approval ? editableText(item.approval) : null;
+  const obstacle = useObstacle(item);
   const approve = (text?: string) => {
     const edited = text === undefined || text === proposed ? {} : { edited: text };
     void decide({ decision: "approve", remember: "once", ...edited });
@@ -68,10 +70,15 @@ function Proposed({ item }: { item: ReviewItem }) {
       ) : (
         <>
           <Changed item={item} />
+          {obstacle && <Outdated obstacle={obstacle} />}
           <div class="ak-choices">
-            <button type="button" class="ak-primary" aria-disabled={sending.value} onClick={() => approve()}>
-              {trans.__("Accept")}
-            </button>
+            {obstacle ? (
+              <ProposeAgain obstacle={obstacle} disabled={sending.value} onDeny={(choice) => void decide(choice)} />
+            ) : (
+              <button type="button" class="ak-primary" aria-disabled={sending.value} onClick={() => approve()}>
+                {trans.__("Accept")}
+              </button>
+            )}
             <button
               type="button"
               aria-disabled={sending.value}
@@ -79,7 +86,7 @@ function Proposed({ item }: { item: ReviewItem }) {
             >
               {trans.__("Reject")}
             </button>
-            {proposed !== null && (
+            {proposed !== null && !obstacle && (
               <button type="button" ref={edit} aria-disabled={sending.value} onClick={() => (editing.value = true)}>
                 {trans.__("Edit")}
               </button>

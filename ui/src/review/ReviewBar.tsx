@@ -1,5 +1,5 @@
 /** The bar below the notebook: how many cells a turn changed, how many wait for the user, and buttons to go from one to
- * the other, to accept or reject all, and to undo the turn. */
+ * the other, to accept or reject all, and to undo the changes of the turn. */
 import { useSignal } from "@preact/signals";
 import { usePanel } from "../conversation/panelContext";
 import { canUndo, undoTurn } from "../notebook/undo";
@@ -63,7 +63,7 @@ export function ReviewBar({ reviews, turn }: { reviews: Reviewing; turn: TurnVie
       )}
       {isUndoable && (
         <button type="button" title={trans.__("Undo all changes of cells that the last turn made")} onClick={undo}>
-          {trans.__("Undo turn")}
+          {trans.__("Undo changes")}
         </button>
       )}
       {items.length === 0 && (

@@ -18,7 +18,10 @@ const NOT_HERE: readonly Template[] = [
 ];
 
 const LIMITS: readonly Template[] = [
-  [/^A file can have at most (\S+) MiB on this server\.$/, (size) => trans.__("A file can have at most %1 MiB.", size)],
+  [
+    /^A file can have at most (\S+) MiB(?: on this server)?\.$/,
+    (size) => trans.__("A file can have at most %1 MiB.", size),
+  ],
   [
     /^This (?:user|token) has started (\d+) turns in the last minute; (\d+) are allowed\.$/,
     (count, most) => trans.__("You asked %1 questions in the last minute; %2 are allowed.", count, most),

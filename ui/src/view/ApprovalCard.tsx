@@ -6,6 +6,7 @@ import type { Approval } from "../turn/turn";
 import { hasInvisible } from "../turn/invisibleCharacters";
 import { verbOf } from "../turn/labels";
 import { proposedChange } from "../turn/cellChanges";
+import { Outdated, ProposeAgain, useObstacle } from "./OutdatedChange";
 import { TextEdit } from "./TextEdit";
 import { editableText, useDecision } from "./useDecision";
 import { proposalTitle } from "./proposalTitle";
@@ -39,10 +40,11 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
     if (event.target instanceof HTMLInputElement || event.target instanceof HTMLTextAreaElement) return;
     if (performance.now() - since.current < HELD_MS) return;
     event.preventDefault();
-    if (key === "a") allow("once");
-    else deny("once");
+    if (key === "r") deny("once");
+    else if (!obstacle) allow("once");
   };
   const change = proposedChange(approval.name, approval.arguments);
+  const obstacle = useObstacle(change);
   const title = useTitle(approval);
   const text = editableText(approval);
   const accept = (edited: string) =>
@@ -77,21 +79,26 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
           {change && change.do !== "move" && (
             <Diff {...change} label={trans.__("Exactly what will change")} most={Infinity} />
           )}
+          {obstacle && <Outdated obstacle={obstacle} />}
           {(approval.unseen.length > 0 || hasInvisible(approval.code)) && (
             <p class="ak-problem">
               {trans.__("It contains invisible characters. They are shown as their code points.")}
             </p>
           )}
           <div class="ak-choices">
-            <button
-              type="button"
-              class="ak-primary"
-              title={trans.__("%1 (A)", words.once)}
-              disabled={sending.value}
-              onClick={() => allow("once")}
-            >
-              {words.once}
-            </button>
+            {obstacle ? (
+              <ProposeAgain obstacle={obstacle} disabled={sending.value} onDeny={(choice) => void decide(choice)} />
+            ) : (
+              <button
+                type="button"
+                class="ak-primary"
+                title={trans.__("%1 (A)", words.once)}
+                disabled={sending.value}
+                onClick={() => allow("once")}
+              >
+                {words.once}
+              </button>
+            )}
             <button
               type="button"
               title={trans.__("%1 (R)", words.deny)}
@@ -100,12 +107,12 @@ export function ApprovalCard({ approval }: { approval: Approval }) {
             >
               {words.deny}
             </button>
-            {text !== null && (
+            {text !== null && !obstacle && (
               <button type="button" disabled={sending.value} onClick={() => (editing.value = true)}>
                 {trans.__("Edit")}
               </button>
             )}
-            <Lasting approval={approval} disabled={sending.value} onAllow={allow} onDeny={deny} />
+            {!obstacle && <Lasting approval={approval} disabled={sending.value} onAllow={allow} onDeny={deny} />}
           </div>
         </>
       )}
@@ -220,8 +227,11 @@ function languageOf({ arguments: given, name }: Approval): string {
   return typeof given["code"] === "string" ? "python" : name === "shell" ? "bash" : "";
 }
 
-/** When a card with the focus disappears, the focus moves to the next card, or to the conversation. A focus elsewhere
- * is left alone. `arrived` is called when the focus enters the card. */
+/** Conversations that got the focus from a card that disappeared, and have it since. The next card takes it. */
+const waiting = new WeakSet<HTMLElement>();
+
+/** When a card with the focus disappears, the focus moves to the next card, or to the conversation until the next card
+ * appears. A focus elsewhere is left alone. `arrived` is called when the focus enters the card. */
 function useFocusHandover(card: { current: HTMLElement | null }, arrived: () => void): void {
   useLayoutEffect(() => {
     const { current } = card;
@@ -239,11 +249,15 @@ function useFocusHandover(card: { current: HTMLElement | null }, arrived: () => 
     };
     current.addEventListener("focusin", came);
     current.addEventListener("focusout", went);
+    if (waiting.delete(log) && document.activeElement === log) current.focus({ preventScroll: true });
     return () => {
       const here = document.activeElement;
       if (!within || (here && here !== document.body && !current.contains(here))) return;
       const others = [...log.querySelectorAll<HTMLElement>(".ak-approval")].filter((other) => other !== current);
       (others[0] ?? log).focus({ preventScroll: others.length === 0 });
+      if (others.length > 0) return;
+      waiting.add(log);
+      log.addEventListener("blur", () => waiting.delete(log), { once: true });
     };
   }, []);
 }

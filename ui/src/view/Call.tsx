@@ -4,12 +4,14 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Gallery } from "../media/Gallery";
 import type { Approval, CallBlock } from "../turn/turn";
+import { changeOf, proposedChange } from "../turn/cellChanges";
 import { failureText, formatDuration, callPhrase, kindOf, placeOf, statusOf } from "../turn/labels";
 import { ApprovalCard } from "./ApprovalCard";
 import { Elapsed } from "./Elapsed";
 import { Files } from "./Files";
 import { Icon } from "../markdown/Icon";
 import { Output } from "./Output";
+import { deniedReason } from "./OutdatedChange";
 import { revealedCall } from "./revealedCall";
 import { Review } from "./Review";
 import { Source } from "./Source";
@@ -19,6 +21,8 @@ import { errorMessage } from "../transport/transport";
 import { summary, type Reading } from "../turn/groups";
 
 const LAST_LINES = 3;
+/** An open page, or the kernel of a cell: their names are of no use to a person. */
+const OWN_CLIENT = /^(page|magic):/;
 /** Arguments that the review of a change shows as a diff. */
 const REVIEWED = new Set(["before", "after", "diff"]);
 
@@ -118,12 +122,17 @@ function Tail({ call }: { call: CallBlock }) {
 
 function Inside({ call, line }: { call: CallBlock; line: number }) {
   const proposed = call.arguments["code"] ?? call.arguments["source"];
-  const rest = Object.entries(call.arguments).filter(([name, value]) => value !== proposed && !REVIEWED.has(name));
+  const isReviewed = changeOf(call) !== null || proposedChange(call.name, call.approval?.arguments ?? {}) !== null;
+  const rest = Object.entries(isReviewed ? {} : call.arguments).filter(
+    ([name, value]) => value !== proposed && !REVIEWED.has(name),
+  );
   const code = call.approval?.editable === "code" ? (call.approval.edited ?? proposed) : proposed;
-  const text = call.done ? call.result || call.output : call.output;
+  const text = isReviewed ? reviewedResult(call) : call.done ? call.result || call.output : call.output;
   return (
     <div class="ak-inside">
-      {typeof code === "string" && <Source code={code} language="python" label={trans.__("The code that ran")} />}
+      {!isReviewed && typeof code === "string" && (
+        <Source code={code} language="python" label={trans.__("The code that ran")} />
+      )}
       {rest.length > 0 && (
         <Source
           code={rest.map(([name, value]) => `${name} = ${shown(value)}`).join("\n")}
@@ -139,12 +148,17 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
           line={line}
         />
       )}
-      {call.done && !text && <p class="ak-quiet">{trans.__("The call printed nothing.")}</p>}
-      {call.client && <p class="ak-quiet">{trans.__("Run by %1.", call.client)}</p>}
+      {call.done && !text && !isReviewed && <p class="ak-quiet">{trans.__("The call printed nothing.")}</p>}
+      {call.client && !OWN_CLIENT.test(call.client) && <p class="ak-quiet">{trans.__("Run by %1.", call.client)}</p>}
       {call.corrects && <Corrected failed={call.corrects} />}
     </div>
   );
 }
+
+/** The review of a change shows what was done. The result is for the model, which counts cells from 0, so only the reason
+ * of a failure is shown. */
+const reviewedResult = ({ status, result }: CallBlock): string =>
+  status === "error" || status === "timeout" ? failureText(result) : "";
 
 /** Shows the program that failed, its error, and its output, if agent-kernel corrected the program without asking the
  * model. */
@@ -168,7 +182,7 @@ interface Decision {
 
 /** Shown only in the opened call, except for a change by the user and for the reason of a denial. */
 function Decided({ call, approval: { decision, reason, edited }, open }: Decision) {
-  const why = reason.replace(/^(approved|denied)(: )?/, "");
+  const why = deniedReason(reason.replace(/^(approved|denied)(: )?/, ""));
   const row = decision === "approve" ? edited === null : decision === "deny" && !why; // the row of the call shows it
   if (row && !open) return null;
   const denied = kindOf(call.name) === "edit" ? trans.__("Rejected") : trans.__("Denied");

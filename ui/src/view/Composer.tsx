@@ -25,7 +25,6 @@ export function Composer() {
   const files = useRef<HTMLInputElement>(null);
   const typing = useSignal<Completion | null>(null);
   const chosen = useSignal(0);
-  const dropping = useSignal(false);
   const offered = typing.value ? options(desk, typing.value) : [];
   const why = typing.value ? problem(desk, typing.value) : "";
   const runs = conversation.running.value.length > 0;
@@ -90,23 +89,10 @@ export function Composer() {
 
   return (
     <form
-      class={dropping.value ? "ak-composer ak-dropping" : "ak-composer"}
+      class={composing.dropping.value ? "ak-composer ak-dropping" : "ak-composer"}
       onSubmit={(event) => {
         event.preventDefault();
         void submit(desk);
-      }}
-      onDragOver={(event) => {
-        if (event.dataTransfer?.types.includes("Files")) {
-          event.preventDefault();
-          dropping.value = true;
-        }
-      }}
-      onDragLeave={() => {
-        dropping.value = false;
-      }}
-      onDrop={(event) => {
-        dropping.value = false;
-        if (take(event.dataTransfer?.files)) event.preventDefault();
       }}
     >
       <Queue />

@@ -5,6 +5,7 @@ import type { Bound } from "../notebook/notebook";
 import { useDesk, usePanel } from "../conversation/panelContext";
 import { ButtonIcon } from "./ButtonIcon";
 import "./header.css";
+import { useFocusReturn } from "./useFocusReturn";
 import { trans } from "../translation/translation";
 import { COMMANDS, runCommand, type Command } from "../conversation/commands";
 
@@ -75,6 +76,7 @@ function Rename({ title, id }: { title: string; id: string }) {
   const desk = useDesk();
   const text = useSignal(title);
   const input = useRef<HTMLInputElement>(null);
+  useFocusReturn(input, () => document.querySelector<HTMLElement>(".ak-panel .ak-title-text"));
   useEffect(() => input.current?.select(), []);
   const done = () => {
     const named = text.value.trim();
@@ -93,7 +95,10 @@ function Rename({ title, id }: { title: string; id: string }) {
       }}
       onBlur={() => desk.sheet.value === "rename" && done()}
       onKeyDown={(event) => {
-        if (event.key === "Enter") done();
+        if (event.key === "Enter") {
+          event.preventDefault();
+          done();
+        }
         if (event.key === "Escape") {
           event.preventDefault();
           desk.open("");
@@ -202,7 +207,9 @@ function HeaderMenu() {
           close={close}
           run={(command) => {
             close();
+            desk.open(""); // what the command shows would be below an open sheet
             void runCommand(desk, command);
+            if (command.isBeginning) button.current?.closest(".ak-panel")?.querySelector("textarea")?.focus();
           }}
         />
       )}

@@ -25,7 +25,7 @@ export function Help() {
       [trans.__("Alt+F5, Alt+Shift+F5"), trans.__("Go to the next or previous change of a cell")],
     ),
     [trans.__("Alt+Up, Alt+Down"), trans.__("Go to the previous or next turn")],
-    [trans.__("Alt+Enter"), trans.__("Go to the first approval")],
+    [trans.__("Alt+Enter"), trans.__("Go to the first approval, or to the first proposed change")],
     ["A, R", trans.__("On an approval: allow once, deny")],
   ];
   return (

@@ -1,12 +1,13 @@
 /** Model servers of the user: what belongs to an added one, and a form that tests and adds one. */
 import { useSignal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import { ModelServers, nameOf, type ServerFields } from "../conversation/modelServers";
 import { usePanel, useDesk } from "../conversation/panelContext";
 import { ApiError } from "../transport/transport";
 import { trans } from "../translation/translation";
 import type { ModelServer, ProbeReport } from "../wire/schema";
 import { Problem } from "./Problem";
+import { useFocusReturn } from "./useFocusReturn";
 
 /** The servers of the user, loaded with the component. Null for a panel in a cell that may have the rights of the
  * kernel only: then it may not see them. */
@@ -48,6 +49,7 @@ export function AddServer({ servers }: { servers: ModelServers }) {
   const { engine } = useDesk();
   const adds = useSignal(false);
   const message = useSignal("");
+  const add = useRef<HTMLButtonElement>(null);
   return (
     <>
       {adds.value ? (
@@ -59,9 +61,10 @@ export function AddServer({ servers }: { servers: ModelServers }) {
             void engine.load();
           }}
           close={() => (adds.value = false)}
+          origin={() => add.current}
         />
       ) : (
-        <button type="button" onClick={() => (adds.value = true)}>
+        <button type="button" ref={add} onClick={() => (adds.value = true)}>
           {trans.__("Add a model server...")}
         </button>
       )}
@@ -74,9 +77,14 @@ interface Adding {
   servers: ModelServers;
   saved: (server: ModelServer) => void;
   close: () => void;
+  /** The button that opens the form, once it is there again. */
+  origin: () => HTMLElement | null;
 }
 
-function Form({ servers, saved, close }: Adding) {
+function Form({ servers, saved, close, origin }: Adding) {
+  const form = useRef<HTMLFormElement>(null);
+  useFocusReturn(form, origin);
+  useEffect(() => form.current?.querySelector("input")?.focus(), []);
   const url = useSignal("");
   const key = useSignal("");
   const model = useSignal("");
@@ -114,6 +122,7 @@ function Form({ servers, saved, close }: Adding) {
   return (
     <form
       class="ak-server"
+      ref={form}
       aria-label={trans.__("Add a model server")}
       autocomplete="off"
       onSubmit={(event) => {

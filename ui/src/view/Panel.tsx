@@ -9,36 +9,35 @@ import { Header } from "./Header";
 import "./shell.css";
 import { SheetView } from "./Sheet";
 import { StateCardList } from "./StateCardList";
+import { useFileDrop } from "./useFileDrop";
 import { Turns } from "./Turns";
 import { trans } from "../translation/translation";
 
-/** Two Escapes within this time stop the running turn. */
-const TWICE_MS = 800;
+/** Two Escapes within this time stop the running turn. The panel asks for the second one as long as it counts. */
+const TWICE_MS = 3_000;
 
 export function Panel(surroundings: PanelParts) {
   const { conversation, host } = surroundings;
   const desk = useMemo(() => new Desk(host.transport, conversation), [host, conversation]);
   useEffect(() => () => desk.close(), [desk]);
-  const escaped = useRef(0);
+  const stopOnEscape = useSecondEscape(desk);
   const keys = (event: KeyboardEvent) => {
     const runs = conversation.running.value.length > 0;
     if (event.key === "." && (event.ctrlKey || event.metaKey) && runs) {
       event.preventDefault();
       void desk.stop();
     } else if (event.key === "Escape" && !event.defaultPrevented) {
-      const again = event.timeStamp - escaped.current < TWICE_MS;
-      escaped.current = event.timeStamp;
-      if (runs && again) void desk.stop();
-      else if (runs) desk.say(trans.__("Press Escape again to stop the running turn."));
+      if (runs) stopOnEscape();
       else host.notebook?.focus();
     }
   };
   const covered = desk.sheet.value !== "" && desk.sheet.value !== "rename";
   const empty = conversation.entries.value.length === 0;
+  const drop = useFileDrop(desk, covered);
   return (
     <PanelContext.Provider value={surroundings}>
       <OnDesk.Provider value={desk}>
-        <section class="ak-panel" aria-label={trans.__("Agent")} onKeyDown={keys}>
+        <section class="ak-panel" aria-label={trans.__("Agent")} onKeyDown={keys} {...drop}>
           <Header />
           <div class="ak-body">
             <div class="ak-middle" inert={covered}>
@@ -55,4 +54,30 @@ export function Panel(surroundings: PanelParts) {
       </OnDesk.Provider>
     </PanelContext.Provider>
   );
+}
+
+/** The first Escape shows what the second one does, which stops the running turn. The message goes with its time, or with
+ * the turn. */
+function useSecondEscape(desk: Desk): () => void {
+  const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
+  const text = trans.__("Press Escape again to stop the running turn.");
+  const withdraw = () => {
+    if (timer.current) clearTimeout(timer.current);
+    timer.current = null;
+    if (desk.conversation.message.peek() === text) desk.say("");
+  };
+  const runs = desk.conversation.running.value.length > 0;
+  useEffect(() => {
+    if (!runs) withdraw();
+  }, [runs]);
+  useEffect(() => withdraw, [desk]);
+  return () => {
+    if (timer.current) {
+      withdraw();
+      void desk.stop();
+      return;
+    }
+    timer.current = setTimeout(withdraw, TWICE_MS);
+    desk.say(text);
+  };
 }

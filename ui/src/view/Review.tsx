@@ -2,7 +2,7 @@
  * status comes from the host and is computed again whenever the notebook changes. */
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { type Change, changeOf, changesOf, isSuperseded, isApproved } from "../turn/cellChanges";
 import { cellName } from "../turn/cellName";
 import { counts, diff, hunks } from "../notebook/diff";
@@ -191,8 +191,16 @@ interface Card {
 /** What the review of a change and a correction have in common. */
 function ChangeCard({ change, standing, label, name, told, open, buttons, problem, children }: Card) {
   const { host } = usePanel();
+  const card = useFocusInCard(open);
   return (
-    <div class="ak-review" data-standing={standing} role="group" aria-label={label}>
+    <div
+      class="ak-review"
+      data-standing={standing}
+      data-open={open || undefined}
+      role="group"
+      aria-label={label}
+      ref={card}
+    >
       <details open={open}>
         <summary>
           <strong>{name}</strong> <span class="ak-quiet">{told}</span>
@@ -210,6 +218,16 @@ function ChangeCard({ change, standing, label, name, told, open, buttons, proble
       <Problem text={problem} role="status" />
     </div>
   );
+}
+
+/** Moves the focus to the title of a card that closes while one of its buttons has the focus. */
+function useFocusInCard(open: boolean) {
+  const card = useRef<HTMLDivElement>(null);
+  const hadFocus = card.current?.contains(document.activeElement) ?? false;
+  useLayoutEffect(() => {
+    if (hadFocus && !open) card.current?.querySelector("summary")?.focus();
+  }, [open]);
+  return card;
 }
 
 /** Buttons for all cell changes of a turn; nothing for a turn without any. */

@@ -1,8 +1,9 @@
 /** The list of conversations: search in titles and text, open one for this notebook, rename, copy, delete. */
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { Row } from "../conversation/sessions";
 import { useDesk } from "../conversation/panelContext";
+import { useFocusReturn } from "./useFocusReturn";
 import { DATE_ALONE, formatMoment, trans } from "../translation/translation";
 
 const SETTLED_MS = 250;
@@ -65,14 +66,14 @@ function SessionRow({ row }: { row: Row }) {
   const { sessions, conversation } = desk;
   const { session, notebooks, found } = row;
   const renaming = useSignal(false);
-  const field = useRef<HTMLInputElement>(null);
-  useEffect(() => field.current?.focus(), [renaming.value]);
   const here = conversation.session.value?.id === session.id;
   const title = session.title || trans.__("Without a title");
-  if (sessions.leaving.value.has(session.id)) {
+  const leaving = sessions.leaving.value.has(session.id);
+  const item = useFocusInRow(leaving);
+  if (leaving) {
     return (
-      <li class="ak-session ak-session-leaving" role="status">
-        <span>{trans.__("%1 will be deleted.", title)}</span>
+      <li class="ak-session ak-session-leaving" ref={item}>
+        <span role="status">{trans.__("%1 will be deleted.", title)}</span>
         <button type="button" onClick={() => sessions.keep(session.id)}>
           {trans.__("Keep it")}
         </button>
@@ -84,27 +85,13 @@ function SessionRow({ row }: { row: Row }) {
     if (!here) void desk.trying(() => sessions.openHere(session.id));
   };
   return (
-    <li class={here ? "ak-session ak-session-here" : "ak-session"}>
+    <li class={here ? "ak-session ak-session-here" : "ak-session"} ref={item}>
       {renaming.value ? (
-        <input
-          class="ak-rename"
-          aria-label={trans.__("New title of %1", title)}
-          ref={field}
-          maxLength={500}
-          defaultValue={session.title}
-          onBlur={() => {
-            renaming.value = false;
-          }}
-          onKeyDown={(event) => {
-            if (event.key === "Escape") {
-              event.preventDefault();
-              renaming.value = false;
-            } else if (event.key === "Enter") {
-              const named = event.currentTarget.value.trim();
-              renaming.value = false;
-              if (named) void desk.trying(() => sessions.rename(session.id, named));
-            }
-          }}
+        <Rename
+          title={session.title}
+          label={trans.__("New title of %1", title)}
+          close={() => (renaming.value = false)}
+          rename={(named) => void desk.trying(() => sessions.rename(session.id, named))}
         />
       ) : (
         <button type="button" class="ak-session-open" onClick={open} aria-current={here}>
@@ -151,4 +138,55 @@ function SessionRow({ row }: { row: Row }) {
       </div>
     </li>
   );
+}
+
+interface Renaming {
+  title: string;
+  label: string;
+  close: () => void;
+  rename: (title: string) => void;
+}
+
+function Rename({ title, label, close, rename }: Renaming) {
+  const field = useRef<HTMLInputElement>(null);
+  useFocusReturn(field, () => null);
+  useEffect(() => {
+    field.current?.focus();
+    field.current?.select();
+  }, []);
+  return (
+    <input
+      class="ak-rename"
+      aria-label={label}
+      ref={field}
+      maxLength={500}
+      defaultValue={title}
+      onBlur={close}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape" && event.key !== "Enter") return;
+        event.preventDefault();
+        const named = event.currentTarget.value.trim();
+        close();
+        if (event.key === "Enter" && named) rename(named);
+      }}
+    />
+  );
+}
+
+/** Keeps the focus in a row whose buttons are replaced by "Keep it" and back, and moves it to the search field when the
+ * row goes away. */
+function useFocusInRow(leaving: boolean) {
+  const item = useRef<HTMLLIElement>(null);
+  const hadFocus = item.current?.contains(document.activeElement) ?? false;
+  useLayoutEffect(() => {
+    if (hadFocus) item.current?.querySelector("button")?.focus();
+  }, [leaving]);
+  useLayoutEffect(
+    () => () => {
+      const search = item.current?.closest(".ak-sheet")?.querySelector<HTMLElement>("input[type=search]");
+      if (item.current?.contains(document.activeElement)) search?.focus();
+    },
+    [],
+  );
+  return item;
 }

@@ -8,7 +8,9 @@ import { toolLabel, verbOf } from "../turn/labels";
 import { SidecarCards, shownNotes } from "./SidecarCards";
 import { useDesk, usePanel } from "../conversation/panelContext";
 import { MissingModel } from "./Model";
+import type { Question } from "../conversation/panelState";
 import { StateCard } from "./StateCard";
+import { useFocusReturn } from "./useFocusReturn";
 import { trans } from "../translation/translation";
 
 /** Number of prompts that are listed, the newest ones. */
@@ -88,16 +90,31 @@ function Failure() {
 }
 
 function Asking() {
+  const question = useDesk().asking.value;
+  return question && <Confirmation key={question.text} question={question} />;
+}
+
+function Confirmation({ question }: { question: Question }) {
   const desk = useDesk();
-  const question = desk.asking.value;
+  const card = useRef<HTMLDivElement>(null);
   const leave = useRef<HTMLButtonElement>(null);
-  useEffect(() => leave.current?.focus(), [question]);
-  if (!question) return null;
+  useFocusReturn(card, () => document.querySelector<HTMLElement>(".ak-composer textarea"));
+  useEffect(() => leave.current?.focus(), []);
   const close = () => {
     desk.asking.value = null;
   };
   return (
-    <div class="ak-state-card ak-tone-warning" role="alertdialog" aria-label={question.text}>
+    <div
+      class="ak-state-card ak-tone-warning"
+      role="alertdialog"
+      aria-label={question.text}
+      ref={card}
+      onKeyDown={(event) => {
+        if (event.key !== "Escape") return;
+        event.preventDefault();
+        close();
+      }}
+    >
       <div class="ak-state-words">
         <p>{question.text}</p>
         <button

@@ -88,7 +88,7 @@ function Older() {
 }
 
 /** Keys of the conversation, anywhere in the panel: Alt+Up and Alt+Down move between turns, Alt+Enter moves to the
- * first open approval. */
+ * first open approval, or without one to the first change that is open. */
 function useTurnKeys(log: { current: HTMLElement | null }): void {
   useEffect(() => {
     const panel = log.current?.closest<HTMLElement>(".ak-panel") ?? log.current;
@@ -96,7 +96,8 @@ function useTurnKeys(log: { current: HTMLElement | null }): void {
       if (!log.current || !event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
       const goal =
         event.key === "Enter"
-          ? log.current.querySelector<HTMLElement>(".ak-approval")
+          ? (log.current.querySelector<HTMLElement>(".ak-approval") ??
+            log.current.querySelector<HTMLElement>(".ak-review[data-open] summary"))
           : event.key === "ArrowUp" || event.key === "ArrowDown"
             ? neighbouringTurn(log.current, event.key === "ArrowUp" ? -1 : 1)
             : null;

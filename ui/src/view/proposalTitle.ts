@@ -11,6 +11,11 @@ function kindOf(type: string): string {
 /** `cells` are the ids of the cells of the notebook in their order; empty if they are not known. With `isAtCell` the
  * title stands at the cell that it is about. */
 export function proposalTitle(change: ProposedChange, cells: readonly string[], isAtCell = false): string {
+  const title = titleOf(change, cells, isAtCell); // in some languages it begins with the cell
+  return title.charAt(0).toUpperCase() + title.slice(1);
+}
+
+function titleOf(change: ProposedChange, cells: readonly string[], isAtCell: boolean): string {
   const name = (id: string): string => {
     const index = cells.indexOf(id);
     return index < 0 ? trans.__("a cell") : cellName(index);

@@ -94,6 +94,23 @@ describe("a message that is written", () => {
     expect(sides()).toEqual(["error"]);
   });
 
+  test("leaves out the error of a cell that the agent was asked to correct", async () => {
+    const failed = { id: "c1", index: 1, type: "code" as const, source: "1 / 0", output: "ZeroDivisionError" };
+    const notebook = Object.assign(new WidgetNotebook("k1", "rain.ipynb"), {
+      lastError: signal<CellView | null>(failed),
+    });
+    const conversation = new Conversation(new Replayed(), notebook);
+    const composing = new ComposerState(new Replayed(), conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    const sides = () => composing.sides.value.map(({ side }) => side);
+    await conversation.corrections.ask("c2");
+    expect(sides()).toEqual(["error"]);
+    await conversation.corrections.ask("c1");
+    expect(sides()).toEqual([]);
+    notebook.lastError.value = { ...failed, output: "NameError" };
+    expect(sides()).toEqual(["error"]);
+  });
+
   test("comes back with what went along when the server did not take it", async () => {
     const { server, conversation } = opened();
     const composing = new ComposerState(server, conversation);

@@ -1,6 +1,6 @@
 import { YNotebook } from "@jupyter/ydoc";
 import { beforeEach, describe, expect, it } from "vitest";
-import { accept, edit, insert, move, remove, standing, TAG, undo } from "../../src/lab/edits";
+import { accept, edit, insert, move, obstacle, remove, standing, TAG, undo } from "../../src/lab/edits";
 import type { Change } from "../../src/turn/cellChanges";
 import type { Facts } from "../../src/wire/schema";
 
@@ -208,4 +208,21 @@ describe("the standing of a change", () => {
     undo(notebook, [gone]);
     expect(standing(notebook, gone)).toBe("undone");
   });
+});
+
+it("says why a proposed change cannot be made any more, and follows the notebook", () => {
+  const proposed = (given: Partial<Change>) => change({ cell: "two", before: "two = 1", after: "two = 2", ...given });
+  const found = () => [
+    obstacle(notebook, proposed({})),
+    obstacle(notebook, proposed({ do: "delete" })),
+    obstacle(notebook, proposed({ do: "insert", cell: "", below: "two" })),
+    obstacle(notebook, proposed({ do: "insert", cell: "", below: "" })),
+  ];
+  expect(found()).toEqual(["", "", "", ""]);
+  notebook.getCell(1).setSource("two = 3");
+  expect(found()).toEqual(["changed", "changed", "", ""]);
+  notebook.getCell(1).setSource("two = 1");
+  expect(found()).toEqual(["", "", "", ""]);
+  notebook.deleteCell(1);
+  expect(found()).toEqual(["gone", "gone", "gone", ""]);
 });

@@ -12,6 +12,7 @@ const standings = new Map<string, Standing>();
 const keeper: ChangeKeeper = {
   version: signal(0),
   standing: ({ call }) => standings.get(call) ?? "open",
+  obstacle: () => "" as const,
   place: () => 0,
   undo: () => [],
   accept: () => undefined,

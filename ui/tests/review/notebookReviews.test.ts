@@ -12,6 +12,7 @@ const CELLS = ["a", "b"];
 const keeper: ChangeKeeper = {
   version: signal(0),
   standing: () => "open",
+  obstacle: () => "" as const,
   place: () => 0,
   undo: () => [],
   accept: () => undefined,
@@ -72,6 +73,7 @@ function review() {
     session: signal(session),
     entries: signal([entry]),
     running: signal([entry]),
+    place: signal({ kernel: "k", path: "a.ipynb" }),
   } as unknown as Conversation;
   vi.spyOn(HTMLElement.prototype, "getClientRects").mockReturnValue([{}] as unknown as DOMRectList); // all are in sight
   HTMLElement.prototype.scrollIntoView = () => undefined; // jsdom has none

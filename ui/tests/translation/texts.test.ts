@@ -36,6 +36,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "conversation/sessions.ts": ["no upload"],
   "lab/commands.ts": ["Accel Shift L", "Notebook"],
   "lab/container.ts": ["agent-kernel has no module …"],
+  "lab/draggedFiles.ts": [".ak-composer textarea"],
   "lab/fix.ts": ["%agent fix In[…] …"],
   "lab/hint.ts": ["agent-kernel: the hint for the first notebook could not be shown."],
   "lab/inlineCompletion.ts": ["agent-kernel: the code cannot be completed. …"],
@@ -57,8 +58,11 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "view/Composer.tsx": ["Files"],
   "view/Import.tsx": ["string", "number", "boolean"],
   "view/ModelServers.tsx": ["http://localhost:8000/v1"],
+  "view/OutdatedChange.tsx": [
+    "The cell has changed since. Read it again, and propose the change for its new text.", // the model reads it
+  ],
   "view/Source.tsx": ["U+"],
-  "view/StateCardList.tsx": ["a larger model was offered"],
+  "view/StateCardList.tsx": ["a larger model was offered", ".ak-composer textarea"],
   "webapp/login.ts": [
     "cat ~/.local/share/agent-kernel/serve-token",
     "agent-kernel token new --user NAME \\\n  --scope turns --scope sessions \\\n  --scope files",

@@ -100,6 +100,7 @@ test.each([
     "A hint of a later version.",
     "A hint of a later version.",
   ],
+  ["A file can have at most 64 MiB.", "Eine Datei kann höchstens 64 MiB haben.", "", ""],
 ])("an error of the server is said in the user's language, with what to do: %s", (message, said, hint, advice) => {
   setTranslation({ texts: textsOf(german), language: "de" });
   const error = new ApiError(429, { code: "too_many_requests", message, hint });

@@ -1,6 +1,8 @@
+import { signal } from "@preact/signals";
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { ApiError } from "../../src/transport/transport";
+import type { NotebookHost } from "../../src/notebook/notebook";
 import type { TurnView } from "../../src/turn/turn";
 import { asks, call, finished, more } from "../turn/events";
 import { hasInvisible } from "../../src/turn/invisibleCharacters";
@@ -276,4 +278,62 @@ test.each(["constructor", "__proto__", "toString"])("a place or a source called 
   stage.show(asked({ target: word, source: word }));
   expect(card().textContent).toContain("Let the agent do this?");
   expect(card().textContent).toContain(`From ${word}.`);
+});
+
+test("the conversation that got the focus of the last card hands it to the next one, unless it went elsewhere", async () => {
+  const decided = (turn: TurnView, id: string) => more(turn, finished(id, { name: "python" }));
+  const [entry] = stage.show(asked());
+  card().focus();
+  stage.grow(entry, decided(asked(), "c"));
+  expect(document.activeElement).toBe(stage.find(".ak-turns"));
+  const second = more(decided(asked(), "c"), call("d", "python", { code: "1" }), asks("d", {}));
+  stage.grow(entry, second);
+  expect(document.activeElement).toBe(card());
+  stage.grow(entry, decided(second, "d"));
+  stage.find(".ak-turns").blur();
+  stage.find(".ak-turns").focus();
+  stage.grow(entry, more(decided(second, "d"), call("e", "python", { code: "2" }), asks("e", {})));
+  expect(document.activeElement).toBe(stage.find(".ak-turns"));
+  await Promise.resolve();
+});
+
+const EDIT = { name: "edit_cell", editable: "after", arguments: { cell: "a", before: "x", after: "y", diff: "+" } };
+
+test("a change of a cell that has changed since is not accepted; the agent is asked to propose again", async () => {
+  const version = signal(0);
+  let obstacle = "";
+  const changes = { version, obstacle: () => obstacle, standing: () => "open", place: () => 0 };
+  stage.close();
+  stage = new Stage({ changes, bound: signal(null) } as unknown as NotebookHost);
+  stage.show(more(turnOf("t"), call("c", "edit_cell"), asks("c", EDIT)));
+  expect(card().textContent).not.toContain("has changed since");
+  void act(() => {
+    obstacle = "changed";
+    version.value += 1;
+  });
+  expect(card().textContent).toContain("The cell has changed since this was proposed");
+  expect([...card().querySelectorAll("button")].map((one) => one.textContent)).toEqual(["Propose again", "Reject"]);
+  vi.advanceTimersByTime(1_000);
+  await stage.press(card(), "a");
+  expect(sent()).toEqual([]);
+  await stage.click("Propose again");
+  expect(sent().map(({ body }) => body)).toEqual([
+    {
+      decision: "deny",
+      remember: "once",
+      shown: "hash-of-it",
+      message: "The cell has changed since. Read it again, and propose the change for its new text.",
+    },
+  ]);
+});
+
+test("an opened change shows no names and texts that are for the model", async () => {
+  const turn = more(turnOf("t"), call("c", "edit_cell", { cell: "cell-1", find: "x", replace: "y" }), asks("c", EDIT), [
+    "call.claimed",
+    { call: "c", client: "page:265815bd8443b74e7818e25c0a8cbde2", where: "client", state: "offered" },
+  ]);
+  stage.show(turn);
+  await act(() => stage.find(".ak-row").click());
+  const text = stage.find(".ak-call").textContent;
+  expect(text).not.toMatch(/cell =|page:|find =/);
 });

@@ -91,3 +91,13 @@ test("a server that does not answer is said once, not as a feature that is missi
   expect(shell.page.textContent.split(problem)).toHaveLength(2);
   expect(shell.page.textContent).not.toContain("answers");
 });
+
+test("the form takes the focus, and returns it to its button", async () => {
+  await shell.show(<Model />);
+  await act(() => shell.server.settled());
+  await shell.press("Add a model server...");
+  expect(document.activeElement).toBe(shell.find("[type=url]"));
+  await shell.press("Cancel");
+  await act(() => new Promise<void>((done) => requestAnimationFrame(() => done())));
+  expect(document.activeElement?.textContent).toBe("Add a model server...");
+});

@@ -15,3 +15,36 @@ test("who renames a conversation types its title at once", async () => {
   await shell.press("Rename");
   expect(document.activeElement?.getAttribute("aria-label")).toBe("New title of Rain");
 });
+
+const focused = () => document.activeElement?.getAttribute("aria-label") ?? document.activeElement?.textContent;
+const frame = () => act(() => new Promise<void>((done) => requestAnimationFrame(() => done())));
+const key = (name: string) =>
+  act(() => {
+    document.activeElement?.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true }));
+  });
+
+test.each(["Enter", "Escape"])(
+  "after %s in the new title, which is typed over the old one, the focus is back",
+  async (name) => {
+    await shell.show(<SessionList />);
+    await act(() => shell.desk.sessions.find(""));
+    const button = [...shell.page.querySelectorAll("button")].find((one) => one.textContent === "Rename");
+    button?.focus();
+    await shell.press("Rename");
+    const field = shell.find("input.ak-rename") as HTMLInputElement;
+    expect([field.selectionStart, field.selectionEnd]).toEqual([0, field.value.length]);
+    await key(name);
+    await frame();
+    expect(focused()).toBe("Rename");
+  },
+);
+
+test("the focus stays in the row of a conversation that is deleted and kept", async () => {
+  await shell.show(<SessionList />);
+  await act(() => shell.desk.sessions.find(""));
+  shell.find("[aria-label='Delete Rain']").focus();
+  await shell.press("Delete Rain");
+  expect(focused()).toBe("Keep it");
+  await shell.press("Keep it");
+  expect(shell.find(".ak-session").contains(document.activeElement)).toBe(true);
+});

@@ -22,3 +22,23 @@ test("a question takes the focus to its harmless answer, and the next question d
   await shell.press("Leave it");
   expect(shell.page.querySelector("[role=alertdialog]")).toBeNull();
 });
+
+test("Escape leaves it, and the focus is where it was before the question", async () => {
+  await shell.show(
+    <>
+      <textarea />
+      <StateCardList />
+    </>,
+  );
+  shell.find("textarea").focus();
+  let ran = false;
+  await act(() => {
+    shell.desk.asking.value = { text: "Delete all?", yes: "Yes", run: () => Promise.resolve(void (ran = true)) };
+  });
+  const escape = new KeyboardEvent("keydown", { key: "Escape", bubbles: true, cancelable: true });
+  await act(() => void document.activeElement?.dispatchEvent(escape));
+  await act(() => new Promise<void>((done) => requestAnimationFrame(() => done())));
+  expect(escape.defaultPrevented).toBe(true); // the panel would leave for the notebook
+  expect([shell.desk.asking.value, ran]).toEqual([null, false]);
+  expect(document.activeElement).toBe(shell.find("textarea"));
+});

@@ -5,6 +5,7 @@ import { act } from "preact/test-utils";
 import { vi } from "vitest";
 import { Conversation, type Entry } from "../../src/conversation/conversation";
 import type { Connection, Transport } from "../../src/transport/transport";
+import type { NotebookHost } from "../../src/notebook/notebook";
 import { emptyTurn, type TurnView } from "../../src/turn/turn";
 import { PanelContext } from "../../src/conversation/panelContext";
 import { Turns } from "../../src/view/Turns";
@@ -26,7 +27,7 @@ export class Stage {
   readonly conversation: Conversation;
   answer: (asked: Asked) => unknown = () => ({});
 
-  constructor() {
+  constructor(notebook: NotebookHost | null = null) {
     vi.stubGlobal("ResizeObserver", Silent);
     vi.stubGlobal("IntersectionObserver", Silent);
     Element.prototype.scrollIntoView = () => undefined;
@@ -46,7 +47,7 @@ export class Stage {
     this.conversation = new Conversation(transport, null);
     this.page.className = "ak-panel";
     document.body.append(this.page);
-    const surroundings = { conversation: this.conversation, host: { transport, notebook: null } };
+    const surroundings = { conversation: this.conversation, host: { transport, notebook } };
     void act(() => render(h(PanelContext.Provider, { value: surroundings, children: h(Turns, {}) }), this.page));
   }
 
