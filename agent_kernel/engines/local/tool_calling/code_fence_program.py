@@ -111,8 +111,8 @@ async def _converted_program(
     *,
     comments: str,
 ) -> DecodedProgram:
-    """Decode one program after the lines ``reading`` and ``comments``, and add the conversions of columns that it lacks.
-    The comments are not part of the program."""
+    """Decode one program after the lines ``reading`` and ``comments``, and add the conversions of columns that it
+    lacks. The comments are not part of the program."""
     spent = Usage()
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
