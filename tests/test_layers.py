@@ -291,6 +291,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/evaluation/shop_server.py": {"mcp"},
     "agent_kernel/cli/base/output.py": {"rich"},
     "agent_kernel/cli/completion.py": {"agent_kernel", "shtab"},
+    "agent_kernel/cli/docs.py": {"rich"},
     "agent_kernel/cli/terminal/line_reader.py": {"prompt_toolkit"},
     "agent_kernel/client/http.py": {"httpx"},
     "agent_kernel/client/discovery.py": {"jupyter_core"},

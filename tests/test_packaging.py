@@ -64,14 +64,18 @@ def clean_environment() -> dict[str, str]:
     }
 
 
-def test_the_wheel_has_every_file_of_both_packages_but_the_panel_of_lab_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_has_the_docs_and_every_file_of_both_packages_but_the_panel_of_lab_and_no_other(
+    wheel: Path,
+) -> None:
     with zipfile.ZipFile(wheel) as archive:
         packed = {name for name in archive.namelist() if ".dist-info/" not in name and ".data/" not in name}
     tracked = run(
-        "git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard", "agent_kernel", "jupyter_ext"
+        *("git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"),
+        *("agent_kernel", "jupyter_ext", "docs"),
     )
     panel_of_lab = {name for name in tracked.splitlines() if name.startswith("jupyter_ext/labextensions/")}
-    assert packed == set(tracked.splitlines()) - panel_of_lab
+    files = {f"agent_kernel/{name}" if name.startswith("docs/") else name for name in tracked.splitlines()}
+    assert packed == files - panel_of_lab
     assert {"agent_kernel/py.typed", "jupyter_ext/py.typed"} <= packed
     assert "agent_kernel/engines/local/catalog/catalog.toml" in packed
 

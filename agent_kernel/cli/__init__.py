@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "purge": "purge",
         "config": "doctor",
         "doctor": "doctor",
+        "docs": "docs",
         "completion": "completion",
     }
 )
