@@ -131,7 +131,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
         return []
     if len(program.nodes) < 2:
         return []
-    labels, sentences = _labels(facts), list(sentences_of(question))
+    labels, sentences = _labels(facts), list(_sentences(question))
     values = {label: text for label, text in _values(facts) if label in labels}
     found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
     unused = [name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question)]
@@ -144,9 +144,8 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     return sorted(dict.fromkeys(found), key=sentences.index) + limits
 
 
-def sentences_of(question: str) -> Iterator[str]:
-    """Yield the sentences of at most MAX_SENTENCE characters before the first demanded value ``@name[...]``. After it,
-    a question only describes the form."""
+def _sentences(question: str) -> Iterator[str]:
+    # After the first slot, the question only describes the form.
     for line in SLOT.split(question[:MAX_QUESTION], maxsplit=1)[0].splitlines():
         for match in SENTENCE.finditer(LIST_MARK.sub("", line)):
             sentence = " ".join(match[0].split())

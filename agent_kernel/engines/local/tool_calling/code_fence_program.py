@@ -4,7 +4,6 @@ description of the data asks for."""
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -12,7 +11,7 @@ from agent_kernel.core.messages import Usage
 from agent_kernel.core.programs.named_options import with_named_functions, with_named_options
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
-from agent_kernel.core.programs.question_coverage import sentences_of, uncovered_sentences
+from agent_kernel.core.programs.question_coverage import uncovered_sentences
 from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
@@ -32,9 +31,6 @@ MAX_EQUAL_LINES = 4
 MIN_LINE = 30
 """Minimum number of characters of a line that counts for MAX_EQUAL_LINES. Shorter lines are often repeated for a good
 reason, such as ``count += 1`` in branches."""
-MIN_CONDITIONS = 2
-"""Minimum number of sentences of a question that are written as comments before the program."""
-MAX_CONDITIONS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +47,17 @@ async def write_program(
 ) -> DecodedProgram:
     """Decode one program, which begins with the lines ``reading``, and complete it.
 
-    If the question has several sentences, the model writes the program after these sentences as comments, which are not
-    part of the program.
-
     If the program lacks the conversion of a column that the hidden context of ``turn`` asks for, the conversion is
     added before it; the model writes the rest again, unless the program already uses the name of the converted column.
     If the program ignores sentences of the question, the model writes it again after these sentences as comments. If it
     prints a demanded value from a variable that is not set anywhere, the model writes the line that sets the variable.
     If the question has an example of what a function should return, a line that checks the example is added."""
-    comments = _comments(_conditions(turn.question))
-    program = await _converted_program(prompt, reading, turn, decoding, completer, comments=comments)
+    program = await _converted_program(prompt, reading, turn, decoding, completer)
     omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
     # A program with a temperature is one of several, and the vote prefers those that omit fewer sentences.
     if omitted and not decoding.temperature:
-        comments += _comments(omitted)
-        second = await _converted_program(prompt, reading, turn, decoding, completer, comments=comments)
+        comments = "".join(f"# {sentence}\n" for sentence in omitted)
+        second = await _converted_program(prompt, reading + comments, turn, decoding, completer)
         spent = program.usage + second.usage
         covers = len(uncovered_sentences(turn.question, second.code, turn.hidden)) < len(omitted)
         keeps = all(f"@{slot}[" in second.code for slot in turn.slots if f"@{slot}[" in program.code)
@@ -88,35 +80,14 @@ async def write_program(
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 
-def _conditions(question: str) -> list[str]:
-    """Return the sentences of a question that consists of several; an empty list if it contains code. A small model
-    that reads the sentences once more, directly before it writes the program, ignores fewer of them. Text without a
-    punctuation mark at its end introduces the form of the answer, or is a list."""
-    if "`" in question:
-        return []
-    sentences = [sentence for sentence in sentences_of(question) if sentence.endswith((".", "?", "!"))]
-    return sentences if MIN_CONDITIONS <= len(sentences) <= MAX_CONDITIONS else []
-
-
-def _comments(sentences: Iterable[str]) -> str:
-    return "".join(f"# {sentence}\n" for sentence in sentences)
-
-
 async def _converted_program(
-    prompt: str,
-    reading: str,
-    turn: code_fence_prompt.Exchange,
-    decoding: DecodingOptions,
-    completer: Completer,
-    *,
-    comments: str,
+    prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
 ) -> DecodedProgram:
-    """Decode one program after the lines ``reading`` and ``comments``, and add the conversions of columns that it
-    lacks. The comments are not part of the program."""
+    """Decode one program, and add the conversions of columns that it lacks."""
     spent = Usage()
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
-        forced = code_fence_prompt.OPEN + reading + comments
+        forced = code_fence_prompt.OPEN + reading
         finish = await _decode_program(completion, decoding, completer, forced=forced)
         spent += completion.usage
         code = reading + _without_indent(completion.text)
