@@ -28,7 +28,7 @@ from agent_kernel.permissions.admin_policy import policy_paths
 from agent_kernel.permissions.gate import to_json
 from agent_kernel.sessions.store.store_url import LOGS, WITH_BUS
 
-_SHARED_WITH_BUS = ("running turns", "idempotency keys", "lasting tokens", "limits and budgets", "responses", "skills")
+_SHARED_WITH_BUS = ("running turns", "idempotency keys", "API tokens", "limits and budgets", "responses", "skills")
 """The data that servers share in addition to sessions if they can send messages to each other through their
 database."""
 NOTE = "The Jupyter server's traits (c.AgentKernel.NAME) override variables. This command cannot read them."

@@ -286,7 +286,7 @@ def test_the_doctor_tells_the_layers_in_force_and_fails_when_a_required_one_is_m
     ("store", "kind", "shares", "separate"),
     [
         ("redis://:secret@127.0.0.1:1", "redis", "responses", ""),
-        ("mongodb://u:secret@127.0.0.1:1/x", "mongodb", "sessions", "lasting tokens"),
+        ("mongodb://u:secret@127.0.0.1:1/x", "mongodb", "sessions", "API tokens"),
         ("dynamodb://eu-central-1/secret", "dynamodb", "sessions", "limits and budgets"),
         ("supabase://secret@p.supabase.co", "supabase", "sessions", "running turns"),
     ],

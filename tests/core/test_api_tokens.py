@@ -1,4 +1,4 @@
-"""Tests lasting tokens: they are hashed, scoped, expire, and stop working at once when revoked."""
+"""Tests API tokens: they are hashed, scoped, expire, and stop working at once when revoked."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def lasting(server: AgentServer, *scopes: str) -> str:
     return ApiTokenStore(server.directory / "data" / "tokens").new(scopes)[1]
 
 
-@pytest.mark.parametrize("kind", ["the server's token", "a lasting token"])
+@pytest.mark.parametrize("kind", ["the server's token", "an API token"])
 async def test_an_sdk_streams_through_the_proxy(behind: Behind, kind: str) -> None:
     token = TOKEN if kind == "the server's token" else lasting(behind, "turns")
     gate, text = behind.directory / "go", ""

@@ -1,4 +1,4 @@
-"""Tests programs with a lasting token on a real server: which routes they reach, and when they lose access."""
+"""Tests programs with an API token on a real server: which routes they reach, and when they lose access."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TRAITS = {"allow_urls": False}
 
 
 def make_token(server: AgentServer, *scopes: str, name: str = "", user: str = "") -> tuple[str, str]:
-    """Create a lasting token. Return its id and its text."""
+    """Create an API token. Return its id and its text."""
     token, text = ApiTokenStore(server.directory / "data" / "tokens").new(scopes, name=name, user=user)
     return token.id, text
 

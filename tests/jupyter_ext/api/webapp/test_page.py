@@ -46,7 +46,7 @@ def session_ids(client: httpx.Client) -> list[str]:
 
 
 def new_token(served: Served, *scopes: str, user: str = "") -> tuple[str, str]:
-    """Return the id and the text of a new lasting token."""
+    """Return the id and the text of a new API token."""
     token, text = ApiTokenStore(served.directory / "data" / "tokens").new(scopes, user=user)
     return token.id, text
 
