@@ -439,7 +439,7 @@ async def test_a_larger_model_is_shown_that_a_question_of_general_knowledge_need
 
 
 async def test_a_question_that_demands_values_in_a_form_is_answered_by_code() -> None:
-    backend = LikelyText(6.0, "T", "```", "print(1)\n```")
+    backend = LikelyText(6.0, "T", "```", "print(t['v'].max())\n```")
     facts = user("Variables: t: DataFrame, 4 rows x 1 columns: v int64\nfirst row: v=7", hidden=True)
     fence = fence_for(LoadedModel(1, 1, {}, template=chat_templates.PLAIN, parameters=FIRM))
     request = EngineRequest((facts, user("The highest v in t? Answer in the form @highest[value].")), (PYTHON,))
