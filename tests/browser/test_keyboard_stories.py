@@ -129,7 +129,8 @@ def test_the_focus_is_never_lost_and_escape_does_what_is_expected(lab: Lab) -> N
     expect(panel.get_by_label("Search conversations")).to_be_focused()
     panel.get_by_role("button", name="Menu").focus()
     keys.press("Enter")
-    keys.press("Enter")  # New conversation
+    expect(panel.get_by_role("menuitem", name="New conversation")).to_be_focused()
+    keys.press("Enter")
     expect(panel.get_by_role("dialog")).to_have_count(0)
     expect(field(panel)).to_be_focused()
 
