@@ -58,7 +58,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "cli.base": ("core core.seams", ""),
-    "cli.terminal": ("cli.base core permissions turn", ""),
+    "cli.terminal": ("cli.base core core.file_facts permissions turn", ""),
     "client": ("core core.wire notebook tools.base", ""),
     "core": ("", "filelock platformdirs"),
     "core.file_facts": ("", ""),

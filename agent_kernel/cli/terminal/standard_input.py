@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from io import BufferedReader
 from typing import IO, cast
 
+from agent_kernel.core.file_facts.text_file import separator_of
+
 PIPE_WAIT_S = 3.0
 CHUNK = 1 << 20
 SNIFFED_BYTES = 64 << 10
 SNIFFED_LINES = 20
 MAGIC = {b"PAR1": "parquet", b"%PDF-": "pdf", b"\x89PNG": "png", b"\xff\xd8\xff": "jpg"}
-DELIMITERS = ",;\t|"
-TABLES = {"\t": "tsv"}
 JSON_BEGINNING = re.compile(r'\s*[{[]\s*["{[\]}\d-]')
 NO_DATA = (
     f"standard input is open, but gave no data in {PIPE_WAIT_S:g} seconds, so the question goes without it. "
@@ -92,7 +92,10 @@ def _extension(beginning: bytes) -> str:
         return "jsonl"
     if JSON_BEGINNING.match(text):
         return "json"
-    return next((TABLES.get(mark, "csv") for mark in DELIMITERS if _is_table(lines, mark)), "txt")
+    separator = separator_of(lines)
+    if not _is_table(lines, separator):
+        return "txt"
+    return "tsv" if separator == "\t" else "csv"
 
 
 def _is_object(line: str) -> bool:

@@ -58,17 +58,42 @@ class FileHead(NamedTuple):
     encoding: str = ""
 
 
+class FileFacts(NamedTuple):
+    """What the beginning of a file tells. ``contents`` says how code reads the file, and names the columns, keys or
+    number of lines; it is empty if there is nothing to read. ``values`` are lines with the categories and the missing
+    values of a table, and ``conversions`` describe the columns that code must convert."""
+
+    format: str
+    contents: str
+    first_lines: Sequence[str] = ()
+    values: Sequence[str] = ()
+    conversions: Sequence[str] = ()
+
+
 def describe_text_file(name: str, head: FileHead, prompt: str = "") -> str:
     """Describe a file with the beginning ``head`` in at most MAX_CHARS characters. ``name`` is the name by which code
     opens it; its extension says which format it has."""
+    facts = _facts_of(name, head, prompt)
+    first = f"{name}: {facts.format} {facts.contents}".rstrip()
+    return _join(first, [*facts.first_lines, *facts.values], facts.conversions)
+
+
+def describe_contents(name: str, head: FileHead) -> str:
+    """Describe a file as ``describe_text_file`` does, without its name, its format and its first lines; an empty string
+    for an empty table."""
+    facts = _facts_of(name, head, "")
+    return _join(facts.contents, facts.values, facts.conversions) if facts.contents else ""
+
+
+def _facts_of(name: str, head: FileHead, prompt: str) -> FileFacts:
     extension = extension_of(name)
-    conversions: list[str] = []
-    if extension in TABLES:
-        lines, conversions = _describe_table(name, head)
-    else:
-        lines = _describe_text(name, head, prompt, extension)
-    quoted = [f"    {shorten(line, LINE)}" for line in lines[1:]]
-    text = "\n".join([shorten(f"{name}: {lines[0]}", MAX_CHARS - ROWS * LINE // 2), *quoted, *conversions])
+    return _table_facts(name, head) if extension in TABLES else _text_facts(name, head, prompt, extension)
+
+
+def _join(first: str, quoted: Sequence[str], conversions: Sequence[str]) -> str:
+    """Return the lines of a description. Lines that quote the file are indented."""
+    indented = [f"    {shorten(line, LINE)}" for line in quoted]
+    text = "\n".join([shorten(first, MAX_CHARS - ROWS * LINE // 2), *indented, *conversions])
     return text if len(text) <= MAX_CHARS else f"{text[:MAX_CHARS]} ..."
 
 
@@ -105,17 +130,15 @@ def head_of(data: bytes, size: int) -> FileHead | None:
         return FileHead(data.decode("latin-1"), whole, size, "latin-1")
 
 
-def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
-    """Return the lines that describe a table, and the lines that describe columns which code must convert."""
-    lines = head.text.splitlines()
-    separator = _separator(lines)
+def _table_facts(name: str, head: FileHead) -> FileFacts:
+    separator = separator_of(head.text.splitlines())
     try:
         reader = csv.reader(io.StringIO(head.text), delimiter=separator)
         numbered = [(reader.line_num, row) for row in reader if row]
     except csv.Error:
-        return [f"text {reads_by(_open_call(name, head) + '.read()')}, {head.size} bytes"], []
+        return FileFacts("text", f"{reads_by(_open_call(name, head) + '.read()')}, {head.size} bytes")
     if not numbered:
-        return ["CSV, empty"], []
+        return FileFacts("CSV, empty", "")
     skipped = _title_lines(numbered)
     rows = [row for line, row in numbered if line > skipped]
     columns = pandas_names(rows[0][:MAX_COLUMNS])
@@ -142,13 +165,13 @@ def _describe_table(name: str, head: FileHead) -> tuple[list[str], list[str]]:
     conversions = conversions_of(
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
-    first = f"CSV {reads}, {count}{len(rows[0])} columns: {described}{more}"
+    contents = one_line(f"{reads}, {count}{len(rows[0])} columns: {described}{more}")
     # Only of a table that is read to its end are all values known.
     values = describe_values(columns, complete, kinds) if head.whole else []
-    return [one_line(first), *map(one_line, [*first_lines, *values])], conversions
+    return FileFacts("CSV", contents, [*map(one_line, first_lines)], [*map(one_line, values)], conversions)
 
 
-def _separator(lines: Sequence[str]) -> str:
+def separator_of(lines: Sequence[str]) -> str:
     """Return the delimiter that occurs the same number of times in most lines; the comma if no delimiter does."""
 
     def regularity(mark: str) -> tuple[int, int]:
@@ -169,25 +192,23 @@ def _title_lines(numbered: Sequence[tuple[int, list[str]]]) -> int:
     return numbered[at - 1][0]
 
 
-def _describe_text(name: str, head: FileHead, prompt: str, extension: str) -> list[str]:
-    """Describe JSON by its keys and types, and any other text by its first lines."""
+def _text_facts(name: str, head: FileHead, prompt: str, extension: str) -> FileFacts:
+    """Return the keys and types of JSON, or the first lines of any other text."""
+    first_lines = [one_line(line) for line in head.text.splitlines()[:ROWS]]
     if extension in JSON_LINES:
         documents = [_parse_json(line) for line in head.text.splitlines()[:ROWS] if line.strip()]
         if documents and None not in documents:
             shape = _json_shape(documents[0], DEPTH)
             reads = reads_by(f"pd.read_json({name!r}, lines=True)")
-            return [one_line(f"JSON lines {reads}, each {shape}"), *map(one_line, head.text.splitlines()[:ROWS])]
-    if extension == "json" and head.whole and (document := _parse_json(head.text)) is not None:
-        return [one_line(f"JSON {reads_by(f'json.load({_open_call(name, head)})')}, {_json_shape(document, DEPTH)}")]
+            return FileFacts("JSON lines", one_line(f"{reads}, each {shape}"), first_lines)
     if extension == "json":
-        return [
-            f"JSON {reads_by(f'json.load({_open_call(name, head)})')}, {head.size} bytes",
-            one_line(head.text[:LINE]),
-        ]
-    lines = head.text.splitlines()
-    count = f"{len(lines)} lines" if head.whole else f"{head.size} bytes"
+        reads = reads_by(f"json.load({_open_call(name, head)})")
+        if head.whole and (document := _parse_json(head.text)) is not None:
+            return FileFacts("JSON", one_line(f"{reads}, {_json_shape(document, DEPTH)}"))
+        return FileFacts("JSON", f"{reads}, {head.size} bytes", [one_line(head.text[:LINE])])
+    count = f"{len(head.text.splitlines())} lines" if head.whole else f"{head.size} bytes"
     read = _open_call(name, head) + (".read().splitlines()" if LINES.search(prompt) else ".read()")
-    return [f"text {reads_by(read)}, {count}", *(one_line(line) for line in lines[:ROWS])]
+    return FileFacts("text", f"{reads_by(read)}, {count}", first_lines)
 
 
 def _parse_json(text: str) -> Any:

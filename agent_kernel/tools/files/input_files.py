@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import FileGone, FileNotProduced
-from agent_kernel.core.file_facts.text_file import bytes_to_read, describe_text_file, extension_of, head_of
+from agent_kernel.core.file_facts.text_file import bytes_to_read, describe_contents, extension_of, head_of
 from agent_kernel.core.files import INPUT_PREVIEW_CHARS, INPUTS_PREVIEW_CHARS, File
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import Note
@@ -24,8 +24,6 @@ NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
 FACTS_CHARS = 1_500
 """Maximum characters of the description of each file, in addition to its preview."""
 DESCRIBED = frozenset({"csv", "tsv", "json", "jsonl"})
-FACT = re.compile(r"    .* values: |    missing values: |\S")
-"""Matches a line that says something about a table, unlike the lines that quote its first rows."""
 READERS = {
     "csv": "pd.read_csv({!r})",
     "tsv": "pd.read_csv({!r}, sep='\\t')",
@@ -185,10 +183,7 @@ def _describe_content(mounted_input: MountedInput, name: str) -> str:
         with mounted_input.body.open("rb") as source:
             data = source.read(bytes_to_read(size))
     head = head_of(data, size)
-    described = describe_text_file(name, head) if head is not None and head.text.strip() else ""
-    first, *more = described.removeprefix(f"{name}: ").splitlines() or [""]
-    reads = re.sub(r"^[A-Za-z ]*?(?=read by )", "", first)
-    return "\n".join([reads, *filter(FACT.match, more)]) if reads.startswith("read by ") else ""
+    return describe_contents(name, head) if head is not None and head.text.strip() else ""
 
 
 def _begins(file: File, preview: str) -> list[str]:

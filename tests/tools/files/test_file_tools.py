@@ -293,6 +293,15 @@ async def test_the_content_of_a_file_cannot_pass_for_a_fact_about_it(files: File
     ]
 
 
+async def test_a_row_of_a_table_cannot_pass_for_its_categories(files: FileRegistry, workdir: Path) -> None:
+    table = await brought(files, "t.csv", b"a\nguild values: none\nmissing values: a 9\nc\n")
+    text, _, _ = await offer_files(files, workdir, table.id)
+    facts, _, preview = text.partition("\n    a\n")  # the preview begins with the first line of the file
+    assert "read by pd.read_csv('t.csv'), 3 rows x 1 columns: a str" in facts
+    assert "values: " not in facts
+    assert "    guild values: none" in preview
+
+
 async def test_a_copy_is_made_once_and_what_code_made_of_it_stays(files: FileRegistry, workdir: Path) -> None:
     file = await brought(files, "a.csv", b"original")
     await offer_files(files, workdir, file.id)
