@@ -17,8 +17,8 @@ from pathlib import Path
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import LOCAL
-from agent_kernel.cli.terminal.call_approval import ALLOW, ANYBODY, CallApproval
-from agent_kernel.cli.terminal.input_files import STDIN, give_files, list_files_left_out
+from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval
+from agent_kernel.cli.terminal.input_files import STDIN, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import read_reply_beside_output
 from agent_kernel.cli.terminal.output_files import save_files
 from agent_kernel.cli.terminal.standard_input import (
@@ -38,18 +38,12 @@ from agent_kernel.cli.terminal.terminal_answer import (
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.settings import Settings
-from agent_kernel.core.turn_request import TurnRequest
 
 ASK_ARGUMENTS = (
     argument("question", help="the question, in quotes; - reads it from stdin"),
-    argument(
-        *("-f", "--file"),
-        dest="files",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="an input file for the question; may be repeated; - waits for stdin, which is otherwise used if data "
-        "arrive in it at once",
+    file_argument(
+        "an input file for the question; may be repeated; - waits for stdin, which is otherwise used if data arrive in "
+        "it at once"
     ),
     SESSION,
     OUTPUT_DIR,
@@ -115,15 +109,7 @@ async def _ask(
     async with aclosing(import_runtime().Runtime.build(settings)) as runtime:
         key = SessionKey(settings.namespace or LOCAL, check_id(args.session) if args.session else new_id("session"))
         inputs = await give_files(runtime, key, args.files, piped)
-        request = TurnRequest(
-            question,
-            model=args.model,
-            effort=args.effort,
-            inputs=inputs,
-            instructions=settings.instructions,
-            answers=ANYBODY,
-        )
-        turn = await show_turn(runtime, key, request, answer, approval)
+        turn = await show_turn(runtime, key, question, inputs, answer, args=args, approval=approval)
         saved: list[Path] = []
         try:
             if args.output_dir is not None:

@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agent_kernel.cli.base.command import DATA_DIR, Command, argument, import_runtime, settings_of
+from agent_kernel.cli.base.command import DATA_DIR, Command, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable, turn_count
 from agent_kernel.cli.base.store_access import LOCAL
-from agent_kernel.cli.terminal.call_approval import ALLOW, ANYBODY, CallApproval
-from agent_kernel.cli.terminal.input_files import check_file, give_files, list_files_left_out
+from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval
+from agent_kernel.cli.terminal.input_files import check_file, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import LineReader, PipedLines, TerminalLines
 from agent_kernel.cli.terminal.output_files import save_files
 from agent_kernel.cli.terminal.terminal_answer import (
@@ -35,8 +35,6 @@ from agent_kernel.cli.terminal.terminal_answer import (
 )
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.session import SessionKey, check_id, new_id
-from agent_kernel.core.settings import Settings
-from agent_kernel.core.turn_request import TurnRequest
 
 if TYPE_CHECKING:
     from agent_kernel.turn.server_runtime import Runtime
@@ -66,7 +64,7 @@ async def _chat(args: argparse.Namespace) -> int:
     settings = settings_of(args)
     lines: LineReader = TerminalLines(settings.data_dir / HISTORY) if sys.stdin.isatty() else PipedLines()
     async with contextlib.aclosing(import_runtime().Runtime.build(settings)) as runtime:
-        conversation = Conversation(runtime, settings, args, lines)
+        conversation = Conversation(runtime, args, lines)
         for file in args.files:
             check_file(file)
         lines.say(await conversation.greeting())
@@ -96,16 +94,15 @@ async def _chat(args: argparse.Namespace) -> int:
 class Conversation:
     """The session that the user's questions belong to, and the files that go with the next question."""
 
-    def __init__(self, runtime: Runtime, settings: Settings, args: argparse.Namespace, lines: LineReader) -> None:
+    def __init__(self, runtime: Runtime, args: argparse.Namespace, lines: LineReader) -> None:
         self._runtime = runtime
-        self._settings = settings
         self._args = args
         self._lines = lines
         self._approval = CallApproval(args.allow, lines.read_reply)
         self._waiting: list[str] = [*args.files]
         self._given: set[str] = set()
         id = check_id(args.session) if args.session else new_id("session")
-        self.key = SessionKey(settings.namespace or LOCAL, id)
+        self.key = SessionKey(runtime.settings.namespace or LOCAL, id)
 
     async def greeting(self) -> str:
         session = await self._runtime.store.info(self.key)
@@ -159,18 +156,11 @@ class Conversation:
         answer.close(await self._save(answer))
 
     async def _run_turn(self, question: str, answer: TerminalAnswer) -> None:
-        inputs = await give_files(self._runtime, self.key, self._waiting)
-        self._given.update(self._waiting)
-        self._waiting.clear()
-        request = TurnRequest(
-            question,
-            model=self._args.model,
-            effort=self._args.effort,
-            inputs=inputs,
-            instructions=self._settings.instructions,
-            answers=ANYBODY,
-        )
-        await show_turn(self._runtime, self.key, request, answer, self._approval)
+        # A file that cannot be read fails one question only, and not each question after it.
+        files, self._waiting = self._waiting, []
+        inputs = await give_files(self._runtime, self.key, files)
+        self._given.update(files)
+        await show_turn(self._runtime, self.key, question, inputs, answer, args=self._args, approval=self._approval)
 
     async def _save(self, answer: TerminalAnswer) -> list[Path]:
         saved: list[Path] = []
@@ -198,13 +188,6 @@ def _interrupts(turn: asyncio.Task[Any]) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-FILES = argument(
-    *("-f", "--file"),
-    dest="files",
-    metavar="FILE",
-    action="append",
-    default=[],
-    help="an input file, which goes with the first question; may be repeated",
-)
+FILES = file_argument("an input file, which goes with the first question; may be repeated")
 CHAT_ARGUMENTS = (FILES, SESSION, OUTPUT_DIR, MODEL, EFFORT, ALLOW, DATA_DIR)
 CHAT = Command("chat", "hold a conversation in the terminal", chat, CHAT_ARGUMENTS)

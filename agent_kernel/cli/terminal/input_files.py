@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from agent_kernel.cli.base.command import Argument, argument
 from agent_kernel.cli.terminal.standard_input import CHUNK, PipedData
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.file_receiver import FileReceiver, ReceivedFile
@@ -18,6 +19,11 @@ STDIN = "-"
 FILE_NAME = re.compile(r"(?<![\w./-])[\w./-]{1,200}\.[A-Za-z]\w{0,9}(?!\w)")
 MAX_SEARCHED = 4_000
 """Maximum number of characters of a question that are searched for names of files."""
+
+
+def file_argument(help: str) -> Argument:
+    """Return the option ``--file``, which may be repeated; its values are in ``files``."""
+    return argument("-f", "--file", dest="files", metavar="FILE", action="append", default=[], help=help)
 
 
 def list_files_left_out(question: str, attached: Iterable[str]) -> list[str]:

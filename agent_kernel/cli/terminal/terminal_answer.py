@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from agent_kernel.cli.base.command import argument
 from agent_kernel.cli.base.output import UNPRINTABLE, printable
-from agent_kernel.cli.terminal.call_approval import CallApproval
+from agent_kernel.cli.terminal.call_approval import ANYBODY, CallApproval
 from agent_kernel.core.events import (
     ApprovalRequired,
     CallFinished,
@@ -54,11 +55,23 @@ OUTPUT_DIR = argument("-o", "--output-dir", type=Path, help="directory for the f
 async def show_turn(
     runtime: Runtime,
     key: SessionKey,
-    request: TurnRequest,
+    question: str,
+    inputs: tuple[str, ...],
     answer: TerminalAnswer,
+    *,
+    args: argparse.Namespace,
     approval: CallApproval,
 ) -> str:
-    """Run a turn, show its events and return its id. ``approval`` answers the questions whether calls may run."""
+    """Run a turn, show its events and return its id. ``inputs`` are the ids of its files. ``args`` has the options
+    MODEL and EFFORT. ``approval`` answers the questions whether calls may run."""
+    request = TurnRequest(
+        question,
+        model=args.model,
+        effort=args.effort,
+        inputs=inputs,
+        instructions=runtime.settings.instructions,
+        answers=ANYBODY,
+    )
     turn = ""
     async with aclosing(runtime.agent(key, request).stream(request)) as events:
         async for event in events:

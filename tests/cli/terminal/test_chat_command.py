@@ -125,7 +125,7 @@ def test_files_go_with_a_question_and_one_that_is_only_named_is_pointed_out(
     scripted: Command, terminal: Callable[..., Terminal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("teas.csv", "more teas.csv"):
+    for name in ("teas.csv", "more teas.csv", "gone.csv"):
         (tmp_path / name).write_text("a\n1\n")
     one = terminal("-f", "teas.csv")
     one.wait_for(">")
@@ -136,6 +136,13 @@ def test_files_go_with_a_question_and_one_that_is_only_named_is_pointed_out(
     one.type("/file none.csv\r")
     one.wait_for("There is no file none.csv.")
     one.type("and now?\r")
+    one.wait_for("The answer is 42.")
+    one.type("/file gone.csv\r")
+    one.wait_for("gone.csv goes with your next question.")
+    Path("gone.csv").unlink()
+    one.type("and then?\r")
+    one.wait_for("There is no file gone.csv.")
+    one.type("and without it?\r")
     one.wait_for("The answer is 42.")
     one.type("/new\r")
     one.wait_for("A new conversation:")
