@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -49,8 +49,8 @@ class NoMessage:
 @dataclass(slots=True)
 class StoredStream:
     """The events of one stream in their order. ``removed`` is the number of the newest event that was removed from its
-    beginning. ``has_opening_event``: the SDK opened the stream with an event without data; earlier clients cannot parse
-    one."""
+    beginning. ``has_opening_event`` is True if the SDK opened the stream with an event without data, as it does for
+    clients of a version of the protocol in which an event may be empty."""
 
     events: deque[StoredEvent] = field(default_factory=deque)
     size: int = 0
@@ -74,7 +74,7 @@ class EventReplay:
         self.key = secrets.token_hex(8)
         self._streams: dict[str, StoredStream] = {}
         self._count = 0
-        self._open_events: OrderedDict[int, StoredEvent] = OrderedDict()
+        self._open_events: dict[int, StoredEvent] = {}
         self._complete_size = self._open_size = 0
         self._arrival = asyncio.Event()
 
@@ -121,9 +121,10 @@ class EventReplay:
                     return None
                 await arrival.wait()
                 continue
-            last = following[0]
-            if last.message is not None:
-                await send_callback(self._event_type(last.message, self._id(last)))
+            for event in following:
+                if event.message is not None:
+                    await send_callback(self._event_type(event.message, self._id(event)))
+            last = following[-1]
         return None
 
     def can_resume(self, last_event_id: str) -> bool:
