@@ -252,6 +252,11 @@ def test_an_install_enables_the_server_extension(base: Environment) -> None:
     assert any("OK" in line for line in lines), listed
 
 
+@pytest.mark.slow
+def test_the_installed_command_shows_the_docs_of_the_package(base: Environment) -> None:
+    assert base("agent-kernel", "docs", "terminal") == (ROOT / "docs" / "terminal.md").read_text("utf-8") + "\n"
+
+
 PROBE = """
 import json
 ip = get_ipython()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.cli.docs import FOLDERS
 from tests.cli.conftest import Command
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -37,7 +36,3 @@ def test_words_that_no_page_has_are_an_error_that_names_a_similar_page(command: 
     ended = command("docs", "sandbx")
     assert (ended.status, ended.out) == (1, "")
     assert "No page of the documentation has 'sandbx'. Did you mean agent-kernel docs sandbox?" in ended.err
-
-
-def test_the_folder_of_the_package_comes_before_that_of_a_checkout() -> None:
-    assert [folder.parent.name for folder in FOLDERS] == ["agent_kernel", DOCS.parent.name]
