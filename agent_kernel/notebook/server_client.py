@@ -102,7 +102,7 @@ class ServerClient:
         finally:
             connection.close()
         if max_bytes is not None and len(data) > max_bytes:
-            raise AgentKernelError(f"The server's response is larger than {max_bytes >> 20} MB and was not read.")
+            raise AgentKernelError(f"The server's response is larger than {max_bytes >> 20} MiB and was not read.")
         return data, response.headers
 
     @contextmanager

@@ -371,8 +371,9 @@ class Agent:
         return TurnResult(turn.opened.turn.id, state, turn.text, turn.usage, turn.rounds, error, turn.saved)
 
     async def _keep_unfinished(self, turn: ActiveTurn, reason: str) -> None:
-        """Store the prompt of a turn that was stopped while its tools were being gathered, and what unfinished calls
-        have printed. If the store fails here, the failure is reported when the turn is closed."""
+        """Store what a stopped turn has not stored yet: the output of its unfinished calls, or the prompt if the turn
+        was stopped before its first request to the model. If the store fails here, the failure is reported when the
+        turn is closed."""
         messages = turn.unfinished.results(reason) if turn.began else self._history.prompt_messages(turn.request)
         if messages:
             with contextlib.suppress(AgentKernelError):

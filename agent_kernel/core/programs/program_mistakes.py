@@ -174,7 +174,7 @@ def _row_of_extreme(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def _columns_of_groups(program: ParsedProgram) -> Iterator[Edit]:
-    """Replace ``groupby(k)['a', 'b']`` by ``groupby(k)[['a', 'b']]``."""
+    """Yield edits that replace ``groupby(k)['a', 'b']`` by ``groupby(k)[['a', 'b']]``."""
     for node in program.nodes:
         if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple) or len(node.slice.elts) < 2:
             continue

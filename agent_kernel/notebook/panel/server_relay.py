@@ -216,7 +216,7 @@ class SessionPoll:
             while not self._wake.wait(EVERY_S) and (watched := self._targets()):
                 for to, target in watched:
                     with contextlib.suppress(AgentKernelError):  # the next poll may succeed
-                        self._look(to, target)
+                        self._poll(to, target)
         finally:
             with self._lock:  # the next watcher starts a new thread
                 if self._thread is threading.current_thread():
@@ -234,9 +234,10 @@ class SessionPoll:
                 self._thread = None
             return list(self._until)
 
-    def _look(self, to: str, target: str) -> None:
-        """Send to the view ``to`` the turns of the target that have started or ended since the last poll. The turns are
-        requested only if the session has changed or one of its turns was running at the last poll."""
+    def _poll(self, to: str, target: str) -> None:
+        """Send the displayed panel ``to`` the turns that have started or ended since the last poll. ``target`` is the
+        session or the kernel that the panel watches, as ``session:ID`` or ``kernel:ID``. The turns are requested only
+        if the session, or that of the kernel, has changed, or if one of its turns was running at the last poll."""
         kind, _, id = target.partition(":")
         call = self._server().call
         session = (

@@ -63,8 +63,8 @@ class Pipe:
             asyncio.get_running_loop().remove_reader(self._fd)
 
     def drain(self, max_bytes: int = 1 << 20) -> None:
-        """Read the available text, which is everything that was written before the worker reported the end of the
-        run."""
+        """Pass the text that can be read without waiting to the function given to ``attach``, and stop after about
+        ``max_bytes`` bytes. After the worker has reported the end of the run, this is all that the run has written."""
         while self._open and max_bytes > 0:
             got = self._readable()
             if not got:

@@ -26,8 +26,10 @@ messages begin with tool results, the message with their calls must be read as w
 
 @dataclass(frozen=True, slots=True)
 class PendingWrite:
-    """A write of ``count`` messages that become the items from ``expect_seq`` + 1 on. The last of them belongs to
-    ``turn``. ``batch`` is the digest of these messages, ``before`` the digest of the ``tail`` items before them."""
+    """Describes the append of messages to a session, so that it can be found out later whether the store has them: a
+    reply of the store may be lost. The session's items number ``expect_seq`` + 1 to ``expect_seq`` + ``count`` contain
+    the messages, and the last of them belongs to ``turn``. ``batch`` is the digest of the messages. ``before`` is the
+    digest of the items before them, of which ``tail`` is the number."""
 
     namespace: str
     session: str

@@ -204,7 +204,8 @@ class NotebookTools:
 class NotebookFunctions:
     """Offers functions that the user registered in the notebook. The notebook's client runs them.
 
-    A function that declares no effects runs without asking the user, unless the permission policy is stricter.
+    The user is asked before each call, unless the function was registered with ``effects=False`` and the permission
+    policy does not demand a question.
     """
 
     def __init__(self, offers: ClientCallBroker) -> None:

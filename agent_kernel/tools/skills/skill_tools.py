@@ -209,9 +209,9 @@ class MountedSkill:
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedSkill:
-    """The skills that were copied into one work directory. ``marks`` name their versions; ``identity`` is (device
-    number, inode number) of the directory that was made."""
+class CopiedSkills:
+    """The skills that were copied into one work directory. ``marks`` are the texts that identify their versions.
+    ``identity`` is (device number, inode number) of the directory ``skills`` that contains the copies."""
 
     marks: tuple[str, ...]
     identity: tuple[int, int]
@@ -222,7 +222,7 @@ class SkillMounts:
     or if the copies are missing."""
 
     def __init__(self) -> None:
-        self._copied = RecentEntries[Path, CopiedSkill](REMEMBERED)
+        self._copied = RecentEntries[Path, CopiedSkills](REMEMBERED)
 
     def mount(self, workdir: Path, skills: Sequence[Version]) -> list[MountedSkill]:
         """Copy the skills into ``workdir``, unless the same versions are there already. Blocking. Raises OSError, for
@@ -232,7 +232,7 @@ class SkillMounts:
         copied = self._copied.get(workdir)
         if copied is None or copied.marks != marks or copied.identity != _identity(workdir / SKILLS):
             workdir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            copied = CopiedSkill(marks, _copy_skills(workdir, mounted))
+            copied = CopiedSkills(marks, _copy_skills(workdir, mounted))
         self._copied[workdir] = copied
         return mounted
 

@@ -107,23 +107,24 @@ def tools_of(body: PromptBody, *, agent: bool) -> AnthropicTools:
         if body.web_search_options is not None:
             groups["web"] = None
             web = {**(web or {}), **body.web_search_options}
-    choice = _choice(body, {one.name for one in functions}, served, some=bool(wanted or groups or agent))
+    choice = _choice(body, {one.name for one in functions}, served, has_tools=bool(wanted or groups or agent))
     parallel = not (body.tool_choice and body.tool_choice.disable_parallel_tool_use)
     if choice == "none":
         return AnthropicTools(choice="none")
     return AnthropicTools(functions, tuple(groups), web, skills, choice, parallel)
 
 
-def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody], *, some: bool) -> str:
-    """Return the tool choice. ``some``: the request has tools. A tool that the server runs cannot be forced: the model
-    then decides, as in mistral.rs. Raises InvalidRequest."""
+def _choice(body: PromptBody, functions: set[str], served: Mapping[str, ToolBody], *, has_tools: bool) -> str:
+    """Return the tool choice in our own terms: ``auto``, ``none``, ``required``, or the name of the function that the
+    model must call. The choice of a tool that the server runs becomes ``auto``, because such a tool cannot be forced.
+    ``has_tools`` tells whether the request has tools. Raises InvalidRequest."""
     choice = body.tool_choice
     if choice is None or choice.type == "auto":
         return "auto"
     if choice.type == "none":
         return "none"
     if choice.type == "any":
-        if not some:
+        if not has_tools:
             raise InvalidRequest("tool_choice is any, but the request has no tools.")
         return "required"
     if choice.name in functions:

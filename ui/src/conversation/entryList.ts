@@ -10,9 +10,11 @@ export const pageStart = (shown: readonly Entry[], page: StoredTurns): number =>
     shown.findIndex((entry) => entry.id === page.turns[0]?.turn),
   );
 
-/** Entries that are shown keep their identity; entries that no longer exist are removed. A running turn that is not on
- * the page stays if it was sent after the page was requested, that is, if it is not in `asked`. `made` returns the
- * entry for a turn of the page; it receives the entry that is shown for the turn, if there is one. */
+/** Return the entries to show after the server has sent `page`, the newest turns of a session. `shown` are the entries
+ * that are shown now; those that the page should have and does not have are removed. `asked` has the ids of the turns
+ * that were shown when the page was requested: a running turn that is not on the page stays if it is not among them,
+ * because it was sent later. `made` returns the entry for a turn of the page; it receives the entry that is shown for the
+ * turn, if there is one, so that this entry keeps its identity. */
 export function mergePage(
   shown: readonly Entry[],
   page: StoredTurns,
@@ -54,7 +56,8 @@ export class UnsavedText {
     }
   }
 
-  /** What is shown of a stored turn, with the text that the store does not have. */
+  /** The view of a stored turn. If the server was killed during the turn, the view ends with the text that had arrived in
+   * this page and that the store does not have. */
   view(turn: StoredTurn): TurnView {
     const stored = turn.events.reduce(applyEvent, emptyTurn(turn.turn, turn.session));
     const view = { ...stored, began: turn.created, ended: turn.closed ?? 0 };

@@ -1,5 +1,5 @@
-/** The current notebook in JupyterLab and Notebook 7. Signals are made by the panel's own function, because signals of
- * another copy of the library would not be observed. */
+/** The current notebook in JupyterLab and Notebook 7. Its preact signals are made by a function of the panel's own
+ * module: that module has a copy of `@preact/signals` of its own, and would not observe the signals of another copy. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { Cell } from "@jupyterlab/cells";
 import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPanel } from "@jupyterlab/notebook";

@@ -13,10 +13,12 @@ const MAX_CHARACTERS = 5_000;
 const MAX_LINES = 250;
 const MAX_JOINED = 40;
 const MAX_REASON = 160;
+/** A source that matches one of these could make the page load something, and is not drawn. */
 const LOADS = [
   /\/\//,
-  // HTML with attributes, also with a bracket that is spelled as an entity. Lab removes the space in `< img`.
+  // HTML with attributes, also as `< img`, from which Lab removes the space.
   /<\s*[a-z/!?][^>]*=/i,
+  // The opening bracket as an entity of HTML or Mermaid.
   /[#&]#?(?:lt|0*60|x0*3c)\b/i,
   /(?<![\w-])url\(|image-set|@import/i,
   // A node of the shape `img` loads its image.
@@ -41,8 +43,8 @@ export function reasonOf(error: unknown): string {
   return trans.__("The diagram cannot be drawn: %1", line.replace(/:\s*$/, "").slice(0, MAX_REASON));
 }
 
-/** The drawing as the address of an image, in which no script runs and nothing is loaded. Its size is the one of the
- * drawing, because an image without a size fills any place. Throws if it is no SVG. */
+/** The drawing as a data URL for an image, in which no script runs and nothing is loaded. The image gets the size of the
+ * drawing; without it, it would be as wide as the panel. Throws if `svg` is no SVG. */
 export function imageOf(svg: string, background: string): string {
   const root = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
   if (root.localName !== "svg") throw new Error(trans.__("The result is not an SVG."));

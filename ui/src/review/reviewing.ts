@@ -5,7 +5,7 @@ import type { TurnView } from "../turn/turn";
 import type { ReviewItem } from "./items";
 
 export interface Reviewing {
-  /** In the order of the cells. */
+  /** The changes to review, in the order of the cells. */
   readonly items: ReadonlySignal<readonly ReviewItem[]>;
   /** Changes that were made and wait to be accepted. */
   readonly open: readonly ReviewItem[];
@@ -14,7 +14,8 @@ export interface Reviewing {
   readonly keeper: ChangeKeeper;
   /** The number of cells that the turn has changed. */
   changedCells(turn: TurnView): number;
-  /** Hide the bar of a turn, or an item that the document has no mark for. */
+  /** Hide the review bar of the turn with the id `key`, or the review of the change with this key. The document does not
+   * record it, unlike an accepted or undone change. */
   dismiss(key: string): void;
   /** Go to the next item, or to the one before with a negative step, and move the focus there; to the bar if there is
    * no item. */

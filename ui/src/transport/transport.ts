@@ -63,7 +63,7 @@ export interface Transport {
   /** News of a session or a kernel: turns that run or start, changes of the session. */
   watch(target: { session: string } | { kernel: string }, listener: (news: News) => void): Close;
 
-  /** Announce which calls this page can run for the notebook of a kernel, until it is closed. */
+  /** Announce which calls this page can run for the notebook of a kernel. The returned function ends the announcement. */
   serve(serving: Serving): Close;
 
   /** Resolves when the server knows the calls that `serve` announced for a kernel, and after a few seconds in any case.

@@ -33,8 +33,8 @@ export interface Meanwhile extends Omit<schema.Meanwhile, "approvals"> {
   approvals: WaitingApproval[];
 }
 
-/** Times in seconds since the epoch, sizes in bytes. `refused` is the reason why it cannot be imported; the other
- * fields are missing then. */
+/** A conversation that came with a notebook and can be imported. Times are in seconds since the epoch, sizes in bytes.
+ * `refused` is the reason why the conversation cannot be imported; the other fields are missing then. */
 export interface Arrival extends Required<Omit<schema.Arrival, "created" | "updated">> {
   created?: number;
   updated?: number;

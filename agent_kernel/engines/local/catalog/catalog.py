@@ -227,8 +227,10 @@ def _entry(name: str, body: Mapping[str, Any]) -> CatalogEntry:
         "installed",
         "sources",
     }
-    if set(body) - {"slug", "memory"} != allowed_fields:
-        raise ValueError(f"{name}: {sorted(set(body) - {'slug', 'memory'} ^ allowed_fields)} missing or unknown")
+    fields_given = set(body) - {"slug", "memory"}
+    if fields_given != allowed_fields:
+        missing, unknown = sorted(allowed_fields - fields_given), sorted(fields_given - allowed_fields)
+        raise ValueError(f"The catalog entry {name} lacks the fields {missing} and has the unknown fields {unknown}.")
     if not body["sources"]:
         raise ValueError(f"{name} has no source")
     fields = dict(body) | {
