@@ -43,6 +43,7 @@ async def tcp_server(handler: Handler, host: str = "127.0.0.1", port: int = 0, *
             task.cancel()
         await asyncio.gather(*connections, return_exceptions=True)
         for writer in connections.values():
-            writer.transport.abort()
+            if not writer.transport.is_closing():  # Python 3.11.2 fails to abort a TLS connection that is closed
+                writer.transport.abort()
         # A transport closes its socket in the next pass of the event loop.
         await asyncio.sleep(0)

@@ -21,12 +21,18 @@ def children() -> set[int]:
 
 
 @pytest.fixture
-async def make(tmp_path: Path) -> AsyncIterator[Make]:
+def work_root(tmp_path: Path) -> Path:
+    """The directory below which the sessions of a sandbox have their directories."""
+    return tmp_path / "work"
+
+
+@pytest.fixture
+async def make(work_root: Path) -> AsyncIterator[Make]:
     made: list[LinuxSandbox] = []
     before = children()
 
     def build(policy: SandboxPolicy = COLD, **more: object) -> LinuxSandbox:
-        made.append(LinuxSandbox(tmp_path / "work", policy, **more))  # type: ignore[arg-type]  # passed through
+        made.append(LinuxSandbox(work_root, policy, **more))  # type: ignore[arg-type]  # passed through
         return made[-1]
 
     yield build

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,15 @@ async def family(sandbox: LinuxSandbox) -> list[Process]:
     return [one for one in descendants(os.getpid()) if one.pid not in before]
 
 
+@pytest.fixture
+def work_root() -> Iterator[Path]:
+    """A directory that every user can reach, unlike those of pytest: without namespaces, the code of a server that runs
+    as root belongs to another user and sees the real directories."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder) / "work"
+
+
 @pytest.fixture(params=PLANS, ids=lambda plan: f"{plan.namespaces}{'-drop' if plan.drop else ''}")
 async def jailed(request: pytest.FixtureRequest, make: Make, monkeypatch: pytest.MonkeyPatch) -> LinuxSandbox:
     plan: IsolationPlan = request.param
@@ -90,8 +101,8 @@ async def test_nothing_is_left_when_one_of_the_processes_is_killed(jailed: Linux
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: f"{plan.namespaces}{'-drop' if plan.drop else ''}")
-def test_nothing_is_left_when_the_server_is_killed(plan: IsolationPlan, tmp_path: Path) -> None:
-    arguments = [str(tmp_path / "work"), plan.namespaces, str(plan.drop)]
+def test_nothing_is_left_when_the_server_is_killed(plan: IsolationPlan, work_root: Path) -> None:
+    arguments = [str(work_root), plan.namespaces, str(plan.drop)]
     with subprocess.Popen([sys.executable, "-c", SERVER, *arguments], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n"
