@@ -142,7 +142,7 @@ def test_a_proposed_change_of_a_cell_that_the_person_changed_is_proposed_again(l
     expect(card).to_contain_text("Change this cell?", timeout=SLOW_MS)
     lab.type_into(0, "df = 1  # mine")
     for place in (card, panel.locator(".ak-approval")):
-        expect(place).to_contain_text("The cell has changed since this was proposed")
+        expect(place).to_contain_text("The cell has changed since this change was proposed")
         expect(place.get_by_role("button", name="Accept")).to_have_count(0)
     lab.picture("review-outdated")
     lab.type_into(0, "df = 1")

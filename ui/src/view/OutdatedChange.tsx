@@ -28,7 +28,7 @@ export function Outdated({ obstacle }: { obstacle: Obstacle }) {
     <p class="ak-problem" role="status">
       {obstacle === "gone"
         ? trans.__("The cell has been deleted, so this change cannot be made any more.")
-        : trans.__("The cell has changed since this was proposed, so it cannot be made any more.")}
+        : trans.__("The cell has changed since this change was proposed, so the change can no longer be made.")}
     </p>
   );
 }

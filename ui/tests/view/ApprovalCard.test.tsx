@@ -311,7 +311,7 @@ test("a change of a cell that has changed since is not accepted; the agent is as
     obstacle = "changed";
     version.value += 1;
   });
-  expect(card().textContent).toContain("The cell has changed since this was proposed");
+  expect(card().textContent).toContain("The cell has changed since this change was proposed");
   expect([...card().querySelectorAll("button")].map((one) => one.textContent)).toEqual(["Propose again", "Reject"]);
   vi.advanceTimersByTime(1_000);
   await stage.press(card(), "a");
