@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 from typing_extensions import TypedDict
 
 from agent_kernel.core.events import EVENT_TYPES
 from jupyter_ext.api.native import socket
+from jupyter_ext.api.openapi.json_schemas import SentSchema
 from jupyter_ext.api.schemas import errors, events, server, sessions, turns
 from tests.server import ROOT
 
@@ -42,19 +41,12 @@ SENT: tuple[Any, ...] = (socket.Follow, socket.Unfollow, socket.Watch, socket.Se
 PLAIN = {"string": "string", "number": "number", "integer": "number", "boolean": "boolean", "null": "null"}
 
 
-class PanelSchema(GenerateJsonSchema):
-    def field_is_required(self, field: ModelField | DataclassField | TypedDictField, total: bool) -> bool:
-        """The server sends every field of a dataclass, also one with a default."""
-        is_sent = self.mode == "serialization" and field["type"] == "dataclass-field"
-        return is_sent or super().field_is_required(field, total)
-
-
 def panel_types() -> str:
     wanted: list[Any] = [(kind, "serialization", TypeAdapter(kind)) for kind in RECEIVED]
     wanted += [(kind, "validation", TypeAdapter(kind)) for kind in SENT]
     for _, _, adapter in wanted:
         adapter.rebuild()
-    definitions = TypeAdapter.json_schemas(wanted, ref_template="{model}", schema_generator=PanelSchema)[1]["$defs"]
+    definitions = TypeAdapter.json_schemas(wanted, ref_template="{model}", schema_generator=SentSchema)[1]["$defs"]
     return "\n".join([HEAD, *(_declaration(name, schema) for name, schema in sorted(definitions.items()))])
 
 

@@ -143,6 +143,12 @@ def test_an_event_of_every_kind_fits_the_schema_of_events(told: Json) -> None:
     assert not fits(schemas, union, {**event, "type": "no.such.event"})
 
 
+def test_a_field_of_an_answer_is_required_also_if_its_class_has_a_default(told: Json) -> None:
+    """The server sends every field, so a generated client need not expect that one is missing."""
+    branch = told["components"]["schemas"]["Branch"]
+    assert branch["required"] == list(branch["properties"])
+
+
 def fits(schemas: Json, schema: Json, value: Any) -> bool:
     return Draft202012Validator({**schema, "components": {"schemas": schemas}}).is_valid(value)
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 
 REFS = "#/components/schemas/{model}"
 VALUES = frozenset({"const", "default", "enum", "examples"})
@@ -29,6 +31,15 @@ after their module, which may move."""
 Mode = Literal["validation", "serialization"]
 
 
+class SentSchema(GenerateJsonSchema):
+    """Generates schemas in which every field of a dataclass of a response is required."""
+
+    def field_is_required(self, field: ModelField | DataclassField | TypedDictField, total: bool) -> bool:
+        """The server sends every field of a dataclass, also one with a default."""
+        is_sent = self.mode == "serialization" and field["type"] == "dataclass-field"
+        return is_sent or super().field_is_required(field, total)
+
+
 @dataclass(slots=True)
 class Schemas:
     """Collects types and returns their JSON schemas, each under one name.
@@ -49,7 +60,9 @@ class Schemas:
             self._wanted[key] = (key[0], key[1], adapter)
 
     def close(self) -> None:
-        schemas, shared = TypeAdapter.json_schemas(list(self._wanted.values()), ref_template=REFS)
+        schemas, shared = TypeAdapter.json_schemas(
+            list(self._wanted.values()), ref_template=REFS, schema_generator=SentSchema
+        )
         definitions = shared.get("$defs", {})
         names = _short_names(definitions)
         self._made = {key: _rename_references(schema, names) for key, schema in schemas.items()}
