@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 
 REFS = "#/components/schemas/{model}"
 VALUES = frozenset({"const", "default", "enum", "examples"})
@@ -34,7 +33,7 @@ Mode = Literal["validation", "serialization"]
 class SentSchema(GenerateJsonSchema):
     """Generates schemas in which every field of a dataclass of a response is required."""
 
-    def field_is_required(self, field: ModelField | DataclassField | TypedDictField, total: bool) -> bool:
+    def field_is_required(self, field: Any, total: bool) -> bool:
         """The server sends every field of a dataclass, also one with a default."""
         is_sent = self.mode == "serialization" and field["type"] == "dataclass-field"
         return is_sent or super().field_is_required(field, total)
