@@ -73,7 +73,11 @@ class FileFacts(NamedTuple):
 def describe_text_file(name: str, head: FileHead, prompt: str = "") -> str:
     """Describe a file with the beginning ``head`` in at most MAX_CHARS characters. ``name`` is the name by which code
     opens it; its extension says which format it has."""
-    facts = _facts_of(name, head, prompt)
+    return describe_file(name, _facts_of(name, head, prompt))
+
+
+def describe_file(name: str, facts: FileFacts) -> str:
+    """Describe a file in at most MAX_CHARS characters."""
     first = f"{name}: {facts.format} {facts.contents}".rstrip()
     return _join(first, [*facts.first_lines, *facts.values], facts.conversions)
 
@@ -81,8 +85,12 @@ def describe_text_file(name: str, head: FileHead, prompt: str = "") -> str:
 def describe_contents(name: str, head: FileHead) -> str:
     """Describe a file as ``describe_text_file`` does, without its name, its format and its first lines; an empty string
     for an empty table."""
-    facts = _facts_of(name, head, "")
-    return _join(facts.contents, facts.values, facts.conversions) if facts.contents else ""
+    return join_contents(_facts_of(name, head, "")._replace(first_lines=()))
+
+
+def join_contents(facts: FileFacts) -> str:
+    """Return the facts about a file without its name and format, in at most MAX_CHARS characters."""
+    return _join(facts.contents, [*facts.first_lines, *facts.values], facts.conversions) if facts.contents else ""
 
 
 def _facts_of(name: str, head: FileHead, prompt: str) -> FileFacts:
@@ -139,7 +147,7 @@ def _table_facts(name: str, head: FileHead) -> FileFacts:
         return FileFacts("text", f"{reads_by(_open_call(name, head) + '.read()')}, {head.size} bytes")
     if not numbered:
         return FileFacts("CSV, empty", "")
-    skipped = _title_lines(numbered)
+    skipped = title_lines(numbered)
     rows = [row for line, row in numbered if line > skipped]
     columns = pandas_names(rows[0][:MAX_COLUMNS])
     read = rows[1:] if head.whole else rows[1 : 1 + TYPED_ROWS]
@@ -181,9 +189,9 @@ def separator_of(lines: Sequence[str]) -> str:
     return max(DELIMITERS, key=regularity)
 
 
-def _title_lines(numbered: Sequence[tuple[int, list[str]]]) -> int:
-    """Return the number of title lines before the header of a table. A title line has fewer cells than nearly all other
-    rows."""
+def title_lines(numbered: Sequence[tuple[int, Sequence[Any]]]) -> int:
+    """Return the number of title lines before the header of a table. ``numbered`` are the numbers of its lines, from 1,
+    and their cells. A title line has fewer cells than nearly all other rows."""
     widths = Counter(len(row) for _, row in numbered)
     width, often = widths.most_common(1)[0]
     at = next(at for at, (_, row) in enumerate(numbered) if len(row) >= width)

@@ -12,24 +12,21 @@ import os
 import re
 import stat
 import zipfile
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
+from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas, workbook_facts
 from agent_kernel.core.file_facts.text_file import (
     JSON_LINES,
-    LINE,
-    MAX_CHARS,
     MAX_COLUMNS,
-    ROWS,
     TABLES,
     TEXTS,
     TYPED_ROWS,
-    conversions_of,
+    FileFacts,
+    describe_file,
     describe_text_file,
     extension_of,
-    one_line,
     read_head,
-    reads_by,
     shorten,
 )
 from agent_kernel.notebook.draft.jail import readable_paths
@@ -39,9 +36,8 @@ MAX_ENTRIES = 2_000
 NAMED = re.compile(
     r"""["'`]([^"'`\n]{1,200}\.[A-Za-z]\w{0,9})["'`]|(?<![\w./\\-])((?:\.?/)?\w(?:[\w./-]*\w)?\.[A-Za-z]\w{0,9})(?!\w)"""
 )
-BY_PANDAS = {"parquet": "read_parquet", "xlsx": "read_excel", "xls": "read_excel"}
 MAX_WORKBOOK_BYTES = 32 << 20
-"""Limit in bytes of the unpacked size of a workbook. Of a larger workbook, no rows are read."""
+"""Limit in bytes of the unpacked size of a workbook. Of a larger workbook, nothing is read."""
 
 
 def describe_files(prompt: str) -> str:
@@ -107,24 +103,16 @@ def _describe(name: str, path: str, prompt: str) -> str:
 
 
 def _describe_binary_table(name: str, path: str, extension: str) -> str:
-    """Describe a workbook by its sheets and first rows, or a parquet file by its columns. The description is incomplete
-    if a library that pandas needs for the file is not installed."""
-    fact = f"{name}: table {reads_by(f'pd.{BY_PANDAS[extension]}({name!r})')}, {os.path.getsize(path)} bytes"
-    conversions: list[str] = []
-    try:
+    """Describe a workbook by its sheets and first rows, or a parquet file by its columns; by its size if it cannot be
+    read, or if a library that pandas needs for it is not installed."""
+    facts = FileFacts("table", f"{reads_by_pandas(name)}, {os.path.getsize(path)} bytes")
+    # A library may raise anything for a damaged file, and may be missing.
+    with suppress(Exception):
         if extension == "parquet":
-            first, rows = _parquet_columns(path), list[str]()
-        elif extension == "xlsx":
-            first, cells = _workbook_rows(path)
-            texts = (["" if cell is None else shorten(str(cell)) for cell in row] for row in cells[: ROWS + 1])
-            rows = [one_line(",".join(row)) for row in texts]
-            labels = cells[0] if cells else []
-            conversions = conversions_of(name, labels, [[row[at] for row in cells[1:]] for at in range(len(labels))])
-        else:
-            return fact
-    except Exception:  # noqa: BLE001  a library may raise anything for a damaged file, and may be missing
-        return fact
-    return shorten("\n".join([fact + first, *(f"    {shorten(row, LINE)}" for row in rows), *conversions]), MAX_CHARS)
+            facts = parquet_facts(name, _parquet_columns(path))
+        elif extension != "xls":
+            facts = _workbook_facts(name, path) or facts
+    return describe_file(name, facts)
 
 
 def _parquet_columns(path: str) -> str:
@@ -132,23 +120,22 @@ def _parquet_columns(path: str) -> str:
 
     file = parquet.ParquetFile(path)
     columns = ", ".join(f"{shorten(field.name)} {field.type}" for field in list(file.schema_arrow)[:MAX_COLUMNS])
-    return one_line(f", {file.metadata.num_rows} rows x {file.metadata.num_columns} columns: {columns}")
+    return f"{file.metadata.num_rows} rows x {file.metadata.num_columns} columns: {columns}"
 
 
-def _workbook_rows(path: str) -> tuple[str, list[list[Any]]]:
-    """Return a text with the names of the sheets, and the cells of the first rows of the first sheet. The rows are not
-    read if the unpacked size is above MAX_WORKBOOK_BYTES, which is possible even for a small file, because workbooks
-    are compressed."""
+def _workbook_facts(name: str, path: str) -> FileFacts | None:
+    """Return the facts about a workbook; None if its unpacked size is above MAX_WORKBOOK_BYTES, which is possible even
+    for a small file, because workbooks are compressed."""
     from openpyxl import load_workbook
 
     with zipfile.ZipFile(path) as archive:
         if sum(part.file_size for part in archive.infolist()) > MAX_WORKBOOK_BYTES:
-            return "", []
+            return None
     book = load_workbook(path, read_only=True, data_only=True)
     try:
         read = book.worksheets[0].iter_rows(max_row=TYPED_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
         rows = [list(row) for row in read]
         width = max((at + 1 for row in rows for at, cell in enumerate(row) if cell not in (None, "")), default=0)
-        return one_line(f", sheets: {', '.join(map(shorten, book.sheetnames))}"), [row[:width] for row in rows]
+        return workbook_facts(name, book.sheetnames, [row[:width] for row in rows])
     finally:
         book.close()

@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.tools.files import document_worker
-from agent_kernel.tools.files.document_worker import BROKEN, MISSING, READERS
+from agent_kernel.tools.files.document_worker import BROKEN, MAX_CHARS, MISSING, READERS
 
 TIMEOUT_S = 90.0
 REMEMBERED = 16_000_000
@@ -33,23 +33,24 @@ class Documents:
         self._texts: OrderedDict[Hashable, str] = OrderedDict()
         self._one = asyncio.Lock()
 
-    async def text(self, format: str, body: bytes | BinaryIO, key: Hashable) -> str:
-        """Return the text of a document. ``body`` is its bytes or an open file; ``key`` identifies the content in the
-        cache.
+    async def text(self, format: str, body: bytes | BinaryIO, key: Hashable, max_chars: int = MAX_CHARS) -> str:
+        """Return the first ``max_chars`` characters of the text of a document. ``body`` is its bytes or an open file;
+        ``key`` identifies the content in the cache.
 
         Raises InvalidRequest; its message states what is wrong with the document, or which library is missing.
         """
+        key = (key, max_chars)
         if (cached := self._texts.get(key)) is not None:
             self._texts.move_to_end(key)
             return cached
         async with self._one:
-            text = await self._read(format, body)
+            text = await self._read(format, body, max_chars)
         self._texts[key] = text
         while sum(map(len, self._texts.values())) > REMEMBERED and len(self._texts) > 1:
             self._texts.popitem(last=False)
         return text
 
-    async def _read(self, format: str, body: bytes | BinaryIO) -> str:
+    async def _read(self, format: str, body: bytes | BinaryIO, max_chars: int) -> str:
         with tempfile.TemporaryFile() as copy:
             source = cast(BinaryIO, copy)
             if isinstance(body, bytes):
@@ -61,7 +62,7 @@ class Documents:
             if os.fstat(source.fileno()).st_size > MAX_BYTES:
                 raise InvalidRequest(f"A {format} of more than {MAX_BYTES >> 20} MiB is not read.")
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", PROGRAM, format),
+                *(sys.executable, "-I", PROGRAM, format, str(max_chars)),
                 stdin=source,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,

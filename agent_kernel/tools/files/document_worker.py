@@ -1,7 +1,7 @@
 """A program that extracts the text of a document: it reads the file from standard input and writes the text to standard
 output.
 
-    python -I document_worker.py FORMAT < FILE
+    python -I document_worker.py FORMAT CHARACTERS < FILE
 
 It runs as a separate process with limits, because somebody may have written a file that exploits a parser. It uses only
 the standard library and the library that reads the format, which it imports when needed. Exit codes: 0; 3 with a line
@@ -21,6 +21,7 @@ if sys.platform != "win32":
     import resource
 
 MAX_CHARS = 5_000_000
+"""Maximum number of characters of a text, unless the caller wants fewer."""
 MEMORY = 2 << 30
 CPU_S = 60
 UNPACKED = 512 << 20
@@ -52,10 +53,12 @@ def xlsx(file: BinaryIO) -> Iterator[str]:
 
     _no_bomb(file)
     book = load_workbook(file, read_only=True, data_only=True)
+    if len(book.worksheets) > 1:
+        yield f"[sheets: {', '.join(sheet.title for sheet in book.worksheets)}]\n"
     for sheet in book.worksheets:
         yield f"[sheet {sheet.title}]\n"
         for row in sheet.iter_rows(values_only=True):
-            cells = ["" if value is None else str(value) for value in row]
+            cells = ["" if value is None else " ".join(str(value).splitlines()).replace("\t", " ") for value in row]
             while cells and not cells[-1]:
                 cells.pop()
             yield "\t".join(cells) + "\n"
@@ -96,7 +99,9 @@ def parquet(file: BinaryIO) -> Iterator[str]:
     import pyarrow.parquet as library
 
     table = library.ParquetFile(file, pre_buffer=False)
-    yield f"[{table.metadata.num_rows} rows; columns: {', '.join(table.schema_arrow.names)}]\n{table.schema_arrow}\n\n"
+    columns = ", ".join(f"{field.name} {field.type}" for field in table.schema_arrow)
+    size = f"{table.metadata.num_rows} rows x {table.metadata.num_columns} columns"
+    yield f"[{' '.join(f'{size}: {columns}'.splitlines())}]\n"
     for batch in table.iter_batches(ROWS, use_threads=False):
         for row in batch.to_pylist()[:ROWS]:
             yield "\t".join(str(value) for value in row.values()) + "\n"
@@ -108,15 +113,15 @@ READERS: Mapping[str, Callable[[BinaryIO], Iterator[str]]] = MappingProxyType(
 )
 
 
-def main(format: str) -> int:
+def main(format: str, max_chars: int = MAX_CHARS) -> int:
     _limit()
-    chars_left = MAX_CHARS
+    chars_left = max_chars
     try:
         for piece in READERS[format](sys.stdin.buffer):
             sys.stdout.buffer.write(piece[:chars_left].encode("utf-8", "replace"))
             chars_left -= len(piece)
             if chars_left <= 0:
-                sys.stdout.buffer.write(f"\n[cut off after {MAX_CHARS:,} characters]".encode())
+                sys.stdout.buffer.write(f"\n[cut off after {max_chars:,} characters]".encode())
                 break
         sys.stdout.buffer.flush()
     except ImportError as error:
@@ -173,4 +178,4 @@ def _output_text(output: Any) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -7,7 +7,7 @@ import codecs
 import io
 import os
 from collections.abc import Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.events import Notice
+from agent_kernel.core.file_facts.text_file import extension_of
 from agent_kernel.core.files import File, clean_name, format_of, is_text, mime_of
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.sandbox import Sandbox
@@ -25,7 +26,11 @@ from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import FORMATS, Documents
+from agent_kernel.tools.files.input_files import BINARY_TABLES, MountedInput, describe_binary_table
 
+BEGINNING = 65_536
+"""Number of characters of a workbook or a parquet file that are read to describe it."""
+BEGINNING_S = 10.0
 MAX_SLICE = 65_536
 SLICE = 6_000
 """Number of characters that are returned if the call names no end."""
@@ -85,10 +90,27 @@ class FileTools:
         inputs = await input_files.find_inputs(self._files, occasion.key, occasion.request.inputs)
         if self._works_there(occasion):
             inputs = await asyncio.to_thread(input_files.mount_inputs, inputs, self._sandbox.workdir(occasion.key))
+            inputs = [await self._describe_binary_table(mounted_input) for mounted_input in inputs]
         for mounted_input in inputs:
             if mounted_input.problem:
                 occasion.emit(Notice("warning", f"{mounted_input.file.name}: {mounted_input.problem}."))
         return (input_files.note(inputs),)
+
+    async def _describe_binary_table(self, mounted_input: MountedInput) -> MountedInput:
+        """Return the input with a description of the workbook or parquet file that it is, as its ``content``. It stays
+        as it is if the file cannot be read, or if that takes longer than BEGINNING_S."""
+        file, body, format = mounted_input.file, mounted_input.body, extension_of(mounted_input.path)
+        if format not in BINARY_TABLES or body is None:
+            return mounted_input
+        try:
+            async with asyncio.timeout(BEGINNING_S):
+                opened = await asyncio.to_thread(body.open, "rb") if isinstance(body, Path) else nullcontext(body)
+                with opened as source:
+                    text = await self._documents.text(format, source, (format, file.hash), BEGINNING)
+        except (AgentKernelError, OSError, TimeoutError):
+            return mounted_input
+        complete_lines = text if len(text) <= BEGINNING else text[:BEGINNING].rpartition("\n")[0]
+        return replace(mounted_input, content=describe_binary_table(mounted_input.path, complete_lines))
 
 
 # Defines the ``read_file`` tool, which returns a slice of the text of a session file, or of a file in the work

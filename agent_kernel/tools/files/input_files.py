@@ -12,7 +12,16 @@ from pathlib import Path
 
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import FileGone, FileNotProduced
-from agent_kernel.core.file_facts.text_file import bytes_to_read, describe_contents, extension_of, head_of
+from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas, workbook_facts
+from agent_kernel.core.file_facts.text_file import (
+    TYPED_ROWS,
+    bytes_to_read,
+    describe_contents,
+    extension_of,
+    head_of,
+    join_contents,
+    reads_by,
+)
 from agent_kernel.core.files import INPUT_PREVIEW_CHARS, INPUTS_PREVIEW_CHARS, File
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import Note
@@ -24,6 +33,8 @@ NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
 FACTS_CHARS = 1_500
 """Maximum characters of the description of each file, in addition to its preview."""
 DESCRIBED = frozenset({"csv", "tsv", "json", "jsonl"})
+WORKBOOKS = frozenset({"xlsx", "xlsm"})
+BINARY_TABLES = WORKBOOKS | {"parquet"}
 READERS = {
     "csv": "pd.read_csv({!r})",
     "tsv": "pd.read_csv({!r}, sep='\\t')",
@@ -31,16 +42,15 @@ READERS = {
     "jsonl": "pd.read_json({!r}, lines=True)",
     "txt": "open({!r}).read()",
     "log": "open({!r}).read().splitlines()",
-    "parquet": "pd.read_parquet({!r})",
-    "xlsx": "pd.read_excel({!r})",
 }
-"""Expression that reads a file in the work directory, by extension; small models begin their code with it."""
+"""Expression that reads a file of text in the work directory, by extension; small models begin their code with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class MountedInput:
     """An input file in the work directory. ``path`` is relative to that directory. If the file could not be copied,
-    ``path`` is empty and ``problem`` says why. ``content`` describes a table or a JSON document."""
+    ``path`` is empty and ``problem`` says why. ``content`` says how code reads a table or a JSON document, and what is
+    in it."""
 
     file: File
     body: bytes | Path | None = None
@@ -165,9 +175,27 @@ def _facts(mounted_input: MountedInput) -> str:
     name = f"{mounted_input.path} " if mounted_input.path else f"{file.name} "
     called = f"; the person calls it {file.name}" if mounted_input.path and mounted_input.path != file.name else ""
     problem = f"; {mounted_input.problem}" if mounted_input.problem else ""
-    reader = READERS.get(mounted_input.path.rpartition(".")[2].lower(), "") if mounted_input.path else ""
-    reads = mounted_input.content or (f"read by {reader.format(mounted_input.path)}" if reader else "")
+    reads = mounted_input.content or (_how_code_reads(mounted_input.path) if mounted_input.path else "")
     return f"- {name}(id {file.id}, {file.mime}, {file.size} bytes{called}{problem}){', ' if reads else ''}{reads}"
+
+
+def describe_binary_table(name: str, text: str) -> str:
+    """Return how code reads a workbook or a parquet file that has the name ``name`` in the work directory, and its
+    sheets and first rows or its columns. ``text`` is the beginning of the text that ``Documents`` returns for it."""
+    if extension_of(name) == "parquet":
+        return join_contents(parquet_facts(name, text.partition("\n")[0].removeprefix("[").removesuffix("]")))
+    lines = text.partition("\n\n[sheet ")[0].split("\n")
+    has_list = lines[0].startswith("[sheets: ")
+    sheets = lines[0].removeprefix("[sheets: " if has_list else "[sheet ").removesuffix("]")
+    rows = [line.split("\t") for line in lines[1 + has_list :][: TYPED_ROWS + 1]]
+    return join_contents(workbook_facts(name, [sheets], rows))
+
+
+def _how_code_reads(name: str) -> str:
+    extension = extension_of(name)
+    if extension in BY_PANDAS:
+        return reads_by_pandas(name)
+    return reads_by(READERS[extension].format(name)) if extension in READERS else ""
 
 
 def _describe_content(mounted_input: MountedInput, name: str) -> str:

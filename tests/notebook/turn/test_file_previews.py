@@ -178,8 +178,17 @@ def test_a_workbook_is_told_by_its_sheets_and_first_rows(here: Path) -> None:
         pd.DataFrame({"x": [1]}).to_excel(book, sheet_name="Notes")
     fact, *rows = describe_files("a.xlsx").splitlines()
     assert fact.startswith("a.xlsx: table read by pd.read_excel('a.xlsx'), ")
-    assert fact.endswith(" bytes, sheets: Prices, Notes")
+    assert fact.endswith("('a.xlsx'), sheets: Prices, Notes")
     assert rows == ["    tea,price", "    Assam,7.5", "    ,1", "    Sencha,12.9"]
+
+
+def test_the_rows_above_the_header_of_a_workbook_are_skipped(here: Path) -> None:
+    table = pd.DataFrame([["Prices of 2025", None], [None, None], ["tea", "price"], ["Assam", 7.5], ["Sencha", 12.9]])
+    table.to_excel("a.xlsx", index=False, header=False)
+    fact, *rows = describe_files("a.xlsx").splitlines()
+    assert fact == "a.xlsx: table read by pd.read_excel('a.xlsx', skiprows=2), sheets: Sheet1"
+    assert rows == ["    tea,price", "    Assam,7.5", "    Sencha,12.9"]
+    assert list(pd.read_excel("a.xlsx", skiprows=2).columns) == ["tea", "price"]
 
 
 @pytest.mark.parametrize("name", ["My gifts.csv", "my_gifts.xlsx"])
@@ -212,7 +221,7 @@ def test_a_parquet_file_is_told_by_its_columns(here: Path) -> None:
     pd.DataFrame({"tea": ["Assam"], "price": [7.5], "n": [1]}).to_parquet("a.parquet")
     fact = describe_files("a.parquet")
     assert fact.startswith("a.parquet: table read by pd.read_parquet('a.parquet'), ")
-    assert fact.endswith(" bytes, 1 rows x 3 columns: tea large_string, price double, n int64")
+    assert fact.endswith("('a.parquet'), 1 rows x 3 columns: tea large_string, price double, n int64")
 
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])

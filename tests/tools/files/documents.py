@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 import docx
 import openpyxl
@@ -54,10 +54,17 @@ def pdf(*pages: str) -> bytes:
 
 
 def xlsx() -> bytes:
+    return workbook({"Sales": [["month", "sum"], ["May", 12.5], [None, None, "far"]]})
+
+
+def workbook(sheets: Mapping[str, Sequence[Sequence[object]]]) -> bytes:
+    """Return a workbook that has these rows in each of its sheets."""
     book = openpyxl.Workbook()
-    book.active.title = "Sales"
-    for row in (["month", "sum"], ["May", 12.5], [None, None, "far"]):
-        book.active.append(row)
+    book.remove(book.active)
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
     return save_document(book.save)
 
 

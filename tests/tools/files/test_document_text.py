@@ -35,8 +35,21 @@ async def test_a_document_is_read_as_text(format: str, body: bytes, wanted: str)
 
 async def test_of_a_table_in_columns_the_first_rows_are_read() -> None:
     text = await Documents().text("parquet", documents.parquet(500), "k")
-    assert text.startswith("[500 rows; columns: x, name]\n")
+    assert text.startswith("[500 rows x 2 columns: x int64, name string]\n0\té\n1\té\n")
     assert text.splitlines()[-1] == "99\té"
+
+
+async def test_a_workbook_of_several_sheets_begins_with_their_names_and_a_cell_stays_in_its_line() -> None:
+    book = documents.workbook({"Sales": [["a\nb", "c\td"]], "Costs": [[1]]})
+    text = await Documents().text("xlsx", book, "k")
+    assert text == "[sheets: Sales, Costs]\n[sheet Sales]\na b\tc d\n\n[sheet Costs]\n1\n\n"
+
+
+async def test_a_reader_stops_after_the_characters_that_are_wanted() -> None:
+    read = Documents()
+    book = documents.workbook({"Sales": [[number, "x" * 50] for number in range(200)]})
+    beginning = await read.text("xlsx", book, "k", 120)
+    assert beginning == (await read.text("xlsx", book, "k"))[:120] + "\n[cut off after 120 characters]"
 
 
 @pytest.mark.parametrize(

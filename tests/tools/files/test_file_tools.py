@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from agent_kernel.core.errors import FileNotFound
@@ -283,6 +284,33 @@ async def test_a_table_is_described_as_the_files_that_a_cell_names(files: FileRe
     document = await brought(files, "d.json", b'[{"id": 1, "tags": ["a"]}]')
     text, _, _ = await offer_files(files, workdir, document.id)
     assert "read by json.load(open('d.json')), list of 1, each object {id int, tags list of 1, each str}\n" in text
+
+
+async def test_a_workbook_is_described_by_its_sheets_and_first_rows(files: FileRegistry, workdir: Path) -> None:
+    rows = [["staff of 2025"], [], ["name", "pay"], *([f"n{at}", "€ 1,250.00"] for at in range(2_000))]
+    book = await brought(files, "my book.xlsx", documents.workbook({"Staff": rows, "Notes": [["x"]]}))
+    text, _, _ = await offer_files(files, workdir, book.id)
+    reads = "read by pd.read_excel('my_book.xlsx', skiprows=2), sheets: Staff, Notes\n"
+    head = "    name,pay\n    n0,€ 1,250.00\n    n1,€ 1,250.00\n    n2,€ 1,250.00\nmy_book['pay'] "
+    assert f"the person calls it my book.xlsx), {reads}{head}" in text
+    names: dict[str, Any] = {"pd": pd, "my_book": pd.read_excel(workdir / "s" / "my_book.xlsx", skiprows=2)}
+    exec(text.partition("Convert it first: ")[2].splitlines()[0], names)
+    assert names["pay_number"].sum() == 2_000 * 1_250
+
+
+async def test_a_parquet_file_is_described_by_its_columns(files: FileRegistry, workdir: Path) -> None:
+    table = await brought(files, "t.parquet", documents.parquet(500))
+    text, _, _ = await offer_files(files, workdir, table.id)
+    assert "bytes), read by pd.read_parquet('t.parquet'), 500 rows x 2 columns: x int64, name string\n" in text
+
+
+@pytest.mark.parametrize("body", [b"", b"PK\x03\x04 nothing", documents.bomb()], ids=["empty", "damaged", "bomb"])
+async def test_a_workbook_that_cannot_be_read_is_given_without_its_sheets(
+    files: FileRegistry, workdir: Path, body: bytes
+) -> None:
+    book = await brought(files, "b.xlsx", body)
+    text, _, _ = await offer_files(files, workdir, book.id)
+    assert f"{len(body)} bytes), read by pd.read_excel('b.xlsx')\n" in text
 
 
 async def test_the_content_of_a_file_cannot_pass_for_a_fact_about_it(files: FileRegistry, workdir: Path) -> None:
