@@ -191,7 +191,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     model_downloads, page_tools = ModelDownloads(settings), PageTools()
     requests = Requests(metrics.on_request_end)
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
-    runtime.afterwards.notify = notifications.on_session_changed
+    runtime.post_turn_tasks.notify = notifications.on_session_changed
 
     # Notebooks, kernels, and the turns that run on this server.
     private_sessions = PrivateSessions(store, runtime.sandbox)
@@ -346,7 +346,7 @@ def _connect_servers(
     """Create what follows, publishes and controls turns across the servers that share the store. Without a link this
     server is the only one."""
     remote_turns, publisher = RemoteTurns(runtime.store, link), None if link is None else EventPublisher(link)
-    turn_control = TurnControl(turns, remote_turns, runtime.approvals, runtime.offers, publisher)
+    turn_control = TurnControl(turns, remote_turns, runtime.approvals, runtime.client_calls, publisher)
     if link is not None:
         link.answer = turn_control.answer_question
     return remote_turns, publisher, turn_control

@@ -39,11 +39,11 @@ def mcp_list(args: argparse.Namespace) -> int:
     return 0 if all(row["state"] == "ok" for row in rows) else 1
 
 
-async def _list_servers(path: str, exits: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
+async def _list_servers(path: str, egress: EgressPolicy, timeout_s: float) -> list[dict[str, Any]]:
     """Start each MCP server of the configuration file ``path``, list its tools, and end it. Return one row per
     server."""
     mcp: Any = importlib.import_module("agent_kernel.tools.mcp.mcp_tools")  # only this command needs this slow import
-    async with aclosing(mcp.McpTools(path, exits, version=__version__, start_s=timeout_s)) as source:
+    async with aclosing(mcp.McpTools(path, egress, version=__version__, start_s=timeout_s)) as source:
         connections: Sequence[Any] = await source.connections()
         await asyncio.gather(*(connection.wait_until_connected(timeout_s) for connection in connections))
         return [_row(connection, timeout_s) for connection in connections]

@@ -41,8 +41,8 @@ async def open_parts(
 
 
 def _sandbox(settings: Settings) -> Sandbox:
-    policy, exits = SandboxPolicy.of(settings), EgressPolicy(settings.local_only)
-    return LinuxSandbox(settings.data_dir / "work", policy, hidden=[settings.data_dir], exits=exits)
+    policy, egress = SandboxPolicy.of(settings), EgressPolicy(settings.local_only)
+    return LinuxSandbox(settings.data_dir / "work", policy, hidden=[settings.data_dir], egress=egress)
 
 
 def _live_tools(settings: Settings, sandbox: Sandbox, document: Transcript, cells: NotebookCode | None) -> LiveTools:

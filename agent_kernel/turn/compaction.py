@@ -63,10 +63,10 @@ class Compactor:
     """Writes summaries, one at a time for each session. A claim in the store ensures this for all servers that share
     the store."""
 
-    def __init__(self, ledger: TurnWriter, policy: CompactionPolicy | None = None) -> None:
-        self._ledger = ledger
-        self._store = ledger.store
-        self._owner = ledger.owner
+    def __init__(self, turn_writer: TurnWriter, policy: CompactionPolicy | None = None) -> None:
+        self._turn_writer = turn_writer
+        self._store = turn_writer.store
+        self._owner = turn_writer.owner
         self.policy = policy or CompactionPolicy()
         self._failures: Counter[SessionKey] = Counter()
 
@@ -137,8 +137,8 @@ class Compactor:
 
     async def _add(self, summary: Summary) -> Summary:
         added = await self._store.add_summary(summary, self._owner)
-        if self._ledger.transcripts is not None:
-            await self._ledger.transcripts.append_summary(added)
+        if self._turn_writer.transcripts is not None:
+            await self._turn_writer.transcripts.append_summary(added)
         return added
 
     async def _write(self, key: SessionKey, engine: Engine, earlier: str, items: Sequence[Item]) -> tuple[str, Usage]:
@@ -149,7 +149,7 @@ class Compactor:
         request = EngineRequest(prompt, (), Sampling(temperature=0.0, max_tokens=tokens), hint)
         reply = Reply()
         await reply.read(engine, request)
-        text = shorten(self._ledger.redactor.text("".join(reply.text).strip()), MAX_CHARS)
+        text = shorten(self._turn_writer.redactor.text("".join(reply.text).strip()), MAX_CHARS)
         if not text or reply.end is None:
             raise EngineError("The model returned an empty summary, so no summary was stored.")
         return text, reply.end.usage

@@ -65,10 +65,10 @@ class PostTurnTasks:
         self.notify: Callable[[SessionKey, str], None] = lambda session, what: None
 
     @classmethod
-    def on_demand(cls, store: SessionStore, ledger: TurnWriter) -> PostTurnTasks:
+    def on_demand(cls, store: SessionStore, turn_writer: TurnWriter) -> PostTurnTasks:
         """Create an instance that writes a summary only when the user requests one, and takes titles from the first
         message."""
-        return cls(store, Compactor(ledger, CompactionPolicy(auto=False)))
+        return cls(store, Compactor(turn_writer, CompactionPolicy(auto=False)))
 
     def note_end(self, answered: AnsweredTurn, engine: Engine) -> None:
         if self.compactor.policy.auto or answered.key in self._ruled:

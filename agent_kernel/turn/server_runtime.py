@@ -197,20 +197,20 @@ class Runtime:
 
     def __init__(self, settings: Settings, engine: Engine, store: SessionStore, sandbox: Sandbox) -> None:
         self.settings = settings
-        self.exits = EgressPolicy(settings.local_only)
+        self.egress = EgressPolicy(settings.local_only)
         self.engine = engine
         self.engines = NamedEngines(settings, engine, _create_local_engine)
         self.observers = _observers(settings)
         callbacks = [self.observers.notify_expire] if settings.observers else ()
         self.store = limit_store(with_private(store), RetentionLimits.of(settings), callbacks)
         self.sandbox = sandbox
-        self.ledger = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
+        self.turn_writer = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)
-        compactor = Compactor(self.ledger, policy)
-        self.afterwards = PostTurnTasks(self.store, compactor, settings.titles)
+        compactor = Compactor(self.turn_writer, policy)
+        self.post_turn_tasks = PostTurnTasks(self.store, compactor, settings.titles)
         self.policy = Policy(settings.permission, cast("Mapping[str, Permission]", settings.policy), AdminPolicy.read())
         self.approvals = Approvals(grants_of(self.store))
-        self.offers = ClientCallBroker()
+        self.client_calls = ClientCallBroker()
         self.guard = Guard(settings.web_hosts)
         self.root = ""
         self.trust = TrustStore(settings.trust_path)
@@ -220,7 +220,7 @@ class Runtime:
         self.sources = create_sources(self._parts())
         self._starting = [source for source in self.sources if isinstance(source, StartableSource)]
         self._closing = [source for source in self.sources if isinstance(source, ClosableSource)]
-        self.folding = SearchIndexer(self.store)
+        self.search_indexer = SearchIndexer(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
     def _parts(self) -> ToolDependencies:
@@ -228,9 +228,9 @@ class Runtime:
             self.settings,
             self.store,
             self.sandbox,
-            self.offers,
+            self.client_calls,
             self.files,
-            self.exits,
+            self.egress,
             self.guard,
             self.trust,
             self.skills,
@@ -242,7 +242,7 @@ class Runtime:
     def dispatches(self) -> bool:
         """Whether the server at the setting ``dispatch_url`` runs calls of functions that a client declares."""
         on = self._parts().has("dispatch") and self.settings.max_tool_rounds > 0
-        return on and bool(url := self.settings.dispatch_url) and self.exits.allows(url)
+        return on and bool(url := self.settings.dispatch_url) and self.egress.allows(url)
 
     @classmethod
     def build(cls, settings: Settings) -> Runtime:
@@ -252,7 +252,7 @@ class Runtime:
             settings.data_dir / "work",
             SandboxPolicy.of(settings),
             hidden=[settings.data_dir],
-            exits=EgressPolicy(settings.local_only),
+            egress=EgressPolicy(settings.local_only),
         )
         return cls(settings, build_engine(settings), build_store(settings), sandbox)
 
@@ -263,7 +263,7 @@ class Runtime:
         if isinstance(self.store, LimitedStore):
             self.store.start()
         self._recovery = asyncio.create_task(self._keep_recovering(), name="turn recovery")
-        self.folding.start()
+        self.search_indexer.start()
         for source in self._starting:
             await source.start()
 
@@ -297,7 +297,7 @@ class Runtime:
 
     async def _recover(self) -> None:
         try:
-            await self.ledger.settle()
+            await self.turn_writer.settle()
             closed = await self.store.recover()
         except StoreError as error:
             log.warning("the search for turns that were left open failed: %s", error)
@@ -327,7 +327,7 @@ class Runtime:
             through(self.engines.get(request.model)),
             key,
             gate=self.gate(request),
-            services=TurnServices(self.ledger, self.afterwards, self.sources, self.files),
+            services=TurnServices(self.turn_writer, self.post_turn_tasks, self.sources, self.files),
             notebook=TurnNotebook(notebook_dir, trusted, notebook),
             metadata=metadata,
             observers=self.observers,
@@ -374,8 +374,8 @@ class Runtime:
     async def aclose(self) -> None:
         """Stop background work, then close the engine and the store."""
         await cancel_tasks(self._recovery)
-        await self.folding.aclose()
-        await self.afterwards.aclose()
+        await self.search_indexer.aclose()
+        await self.post_turn_tasks.aclose()
         for source in self._closing:
             await source.aclose()
         await self.engines.aclose()

@@ -35,9 +35,9 @@ class ToolDependencies:
     settings: Settings
     store: SessionStore
     sandbox: Sandbox
-    offers: ClientCallBroker
+    client_calls: ClientCallBroker
     files: FileRegistry | None
-    exits: EgressPolicy
+    egress: EgressPolicy
     guard: Guard
     trust: TrustStore
     skills: SkillStore
@@ -60,7 +60,7 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
     network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     environment = SandboxEnvironment(parts.sandbox, surface=settings.surface == "on", network=network)
     if parts.has("python"):
-        sources.append(PythonTools(environment, parts.offers, settings.run_timeout_s))
+        sources.append(PythonTools(environment, parts.client_calls, settings.run_timeout_s))
     if shell:
         from agent_kernel.tools.code.shell import ShellTools
 
@@ -70,7 +70,7 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
             FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell, fetches=environment.fetches)
         )
     if parts.has("notebook"):
-        sources.append(NotebookTools(parts.offers))
+        sources.append(NotebookTools(parts.client_calls))
     if parts.has("recall") or settings.recall == "on":
         from agent_kernel.tools.memory.recall import RecallTools
 
@@ -78,11 +78,11 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
     sources += _external_sources(parts)
     if parts.has("notebook", "functions"):
         # These come last, so that a client's names never replace other tools.
-        sources.append(NotebookFunctions(parts.offers))
+        sources.append(NotebookFunctions(parts.client_calls))
     if parts.has("dispatch"):
         from agent_kernel.tools.base.dispatch import DispatchTools
 
-        sources.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, parts.exits))
+        sources.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, parts.egress))
     return sources
 
 
@@ -96,11 +96,11 @@ def _external_sources(parts: ToolDependencies) -> list[ToolSource]:
     if parts.has("mcp"):
         from agent_kernel.tools.mcp.mcp_tools import McpTools
 
-        sources.append(McpTools(settings.mcp_config, parts.exits, trust=parts.trust, version=__version__))
+        sources.append(McpTools(settings.mcp_config, parts.egress, trust=parts.trust, version=__version__))
     if parts.has("web"):
         from agent_kernel.tools.web.web_tools import WebTools
 
-        sources.append(WebTools(settings.web, parts.guard, parts.exits))
+        sources.append(WebTools(settings.web, parts.guard, parts.egress))
     if parts.has("functions"):
         from agent_kernel.tools.base.functions import FunctionTools, as_tool
 

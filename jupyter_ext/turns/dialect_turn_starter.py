@@ -132,7 +132,7 @@ class DialectTurnStarter:
             waiting = self._pending_calls.find(caller.namespace, scope, dialect_request.request.messages)
             if waiting is not None and await store.info(waiting) is not None:
                 return SessionMatch(OpenedSession(waiting), scope)
-            messages = await self._runtime.ledger.clean(dialect_request.request.messages)
+            messages = await self._runtime.turn_writer.clean(dialect_request.request.messages)
             match = await conversation_match.find_session(store, caller.namespace, scope, messages)
             if match is not None:
                 return SessionMatch(OpenedSession(match), scope)

@@ -36,13 +36,13 @@ class TurnControl:
         turns: Turns,
         remote_turns: RemoteTurns,
         approvals: Approvals,
-        offers: ClientCallBroker,
+        client_calls: ClientCallBroker,
         publisher: EventPublisher | None,
     ) -> None:
         self._turns = turns
         self._remote_turns = remote_turns
         self._approvals = approvals
-        self._offers = offers
+        self._client_calls = client_calls
         self._publisher = publisher
         self._actions: Mapping[str, Callable[[LiveTurn, Json], Awaitable[Json]]] = {
             "follow": self._follow,
@@ -88,7 +88,7 @@ class TurnControl:
     async def finish(self, turn: LiveTurn, call: str, token: str, output: ToolOutput) -> None:
         """Store the result of a call that a client ran, as ``ClientCallBroker.finish`` does."""
         if turn.owner is None:
-            self._offers.finish(turn.id, call, token, output)
+            self._client_calls.finish(turn.id, call, token, output)
             return
         media = [
             {"mime": medium.mime, "data": base64.b64encode(medium.data or b"").decode()} for medium in output.media
@@ -110,23 +110,23 @@ class TurnControl:
         return dataclasses.asdict(await self._approvals.answer(turn.spec.key.namespace, body["approval"], given))
 
     async def _claim(self, turn: LiveTurn, body: Json) -> Json:
-        token, call = self._offers.claim(turn.id, body["call"], body["client"])
+        token, call = self._client_calls.claim(turn.id, body["call"], body["client"])
         return {"token": token, "name": call.name, "arguments": dict(call.arguments)}
 
     async def _decline(self, turn: LiveTurn, body: Json) -> Json:
-        self._offers.decline(turn.id, body["call"], body["client"], body["reason"])
+        self._client_calls.decline(turn.id, body["call"], body["client"], body["reason"])
         return {}
 
     async def _renew(self, turn: LiveTurn, body: Json) -> Json:
-        self._offers.renew(turn.id, body["call"], body["token"], body["where"], body["state"])
+        self._client_calls.renew(turn.id, body["call"], body["token"], body["where"], body["state"])
         return {}
 
     async def _output(self, turn: LiveTurn, body: Json) -> Json:
-        self._offers.output(turn.id, body["call"], body["token"], body["stream"], body["text"])
+        self._client_calls.output(turn.id, body["call"], body["token"], body["stream"], body["text"])
         return {}
 
     async def _finish(self, turn: LiveTurn, body: Json) -> Json:
         media = tuple(Media.of(medium["mime"], base64.b64decode(medium["data"])) for medium in body["media"])
         output = ToolOutput(body["text"], body["status"], media, body["shown"], details=body["details"])
-        self._offers.finish(turn.id, body["call"], body["token"], output)
+        self._client_calls.finish(turn.id, body["call"], body["token"], output)
         return {}

@@ -270,7 +270,7 @@ class TurnStarter:
 
     def _title(self, prompt: str) -> str:
         beginning = prompt.lstrip()[:TITLE_SOURCE]
-        return self.runtime.afterwards.title(self.runtime.ledger.redactor.text(beginning))
+        return self.runtime.post_turn_tasks.title(self.runtime.turn_writer.redactor.text(beginning))
 
     async def _remove(self, caller: Caller, key: SessionKey) -> None:
         if self.access.turns.find_unfinished(key) is not None:

@@ -275,7 +275,7 @@ class Turns:
         order, announced = turn.spec, False
         model = self._runtime.engines.get(order.request.model).info().model
         request, parts = fingerprint(order.request, model), fingerprints(order.request, model)
-        name = branch_name(self._runtime.ledger.redactor.text(order.request.prompt))
+        name = branch_name(self._runtime.turn_writer.redactor.text(order.request.prompt))
         while True:
             agent = self._runtime.agent(
                 order.key,

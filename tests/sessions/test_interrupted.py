@@ -17,7 +17,7 @@ from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.sessions import call_pairs
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.turn import turn_writer as sessions_ledger
+from agent_kernel.turn import turn_writer as writer_module
 from agent_kernel.turn.agent import TurnRequest
 from agent_kernel.turn.agent_options import TurnServices
 from agent_kernel.turn.turn_writer import TurnWriter
@@ -36,7 +36,7 @@ WHOLE = ["user", "assistant", "tool", "tool", "assistant", "tool", "assistant"]
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions_ledger, "AGAIN_S", (0.0, 0.0))
+    monkeypatch.setattr(writer_module, "AGAIN_S", (0.0, 0.0))
 
 
 async def assert_known(store: SessionStore, *, closed: bool = True) -> list[str]:
@@ -93,11 +93,11 @@ async def failing_at(n: int, when: When) -> bool:
     real = MemoryStore()
     await real.create(KEY)
     faulty = FaultyStore(real, lambda number, _: when if number == n else None)
-    ledger = TurnWriter(faulty)
-    it, *_ = agent(SCRIPT, [Recorder()], store=faulty, services=TurnServices(ledger))
+    turn_writer = TurnWriter(faulty)
+    it, *_ = agent(SCRIPT, [Recorder()], store=faulty, services=TurnServices(turn_writer))
     with suppress(StoreError):  # before the turn was announced
         assert (await it.run(REQUEST)).state in ("committed", "failed")
-    await ledger.settle()  # what the server does every 30 s
+    await turn_writer.settle()  # what the server does every 30 s
     roles = await assert_known(real)
     if len(faulty.calls) >= n and faulty.calls[n - 1].startswith("append"):
         assert roles == WHOLE
@@ -125,12 +125,12 @@ async def test_a_store_that_fails_from_a_call_on_is_cleaned_up_when_it_works_aga
         await real.create(KEY)
         broken = [n]
         faulty = FaultyStore(real, partial(_from, broken, when))
-        ledger = TurnWriter(faulty)
-        it, *_ = agent(SCRIPT, [Recorder()], store=faulty, services=TurnServices(ledger))
+        turn_writer = TurnWriter(faulty)
+        it, *_ = agent(SCRIPT, [Recorder()], store=faulty, services=TurnServices(turn_writer))
         with suppress(StoreError):
             await it.run(REQUEST)
         broken.clear()
-        await ledger.settle()
+        await turn_writer.settle()
         await assert_known(real)
         await goes_on(real)
         await real.aclose()

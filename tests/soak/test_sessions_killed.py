@@ -32,12 +32,12 @@ from agent_kernel.sessions.store.sqlite import SqliteStore
 
 async def main(path, session):
     store, key = SqliteStore(path), SessionKey("local", session)
-    ledger = TurnWriter(store)
+    turn_writer = TurnWriter(store)
     await store.create(key)
     while True:
         turn = Turn(new_id("turn"), key)
         try:
-            opened = await ledger.begin(turn)
+            opened = await turn_writer.begin(turn)
         except SessionBusy:
             await asyncio.sleep(0.002)
             continue

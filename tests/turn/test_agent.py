@@ -239,13 +239,13 @@ async def test_a_second_turn_of_a_busy_session_is_refused_before_anything_is_ann
 
 async def test_a_turn_whose_lease_is_lost_writes_nothing_more_and_fails() -> None:
     store = MemoryStore()
-    ledger = TurnWriter(store, heartbeat_s=0.01)
-    it = Agent(store, ScriptedEngine([{"text": "a", "fault": "hang"}]), KEY, services=TurnServices(ledger))
+    turn_writer = TurnWriter(store, heartbeat_s=0.01)
+    it = Agent(store, ScriptedEngine([{"text": "a", "fault": "hang"}]), KEY, services=TurnServices(turn_writer))
     task = asyncio.create_task(it.run("go"))
     while not await stored(store) if await store.info(KEY) else True:
         await asyncio.sleep(0)
     turn = (await store.turns(KEY))[0]
-    await store.close_turn(turn, ledger.owner, "interrupted", "taken over")
+    await store.close_turn(turn, turn_writer.owner, "interrupted", "taken over")
     result = await task
     assert result.state == "failed"
     assert isinstance(result.error, LeaseLost)
@@ -373,15 +373,15 @@ async def test_an_observer_hears_that_the_turn_was_taken_over() -> None:
     class Taken(Recorder):
         async def call(self, arguments: Any, context: Any) -> Any:
             [turn] = [turn for turn in await store.turns(KEY) if turn.state == "open"]
-            await store.close_turn(turn, ledger.owner, "interrupted", "taken over")
+            await store.close_turn(turn, turn_writer.owner, "interrupted", "taken over")
             return await super().call(arguments, context)
 
-    ledger = TurnWriter(store)
+    turn_writer = TurnWriter(store)
     it, _, _ = agent(
         [{"calls": [python("x")]}, {"text": "ok"}],
         [Taken()],
         store=store,
-        services=TurnServices(ledger),
+        services=TurnServices(turn_writer),
         observers=[diary],
     )
     assert (await it.run("go")).state == "failed"

@@ -34,18 +34,18 @@ class World:
 
     def __init__(self, script: list[dict[str, Any]], policy: CompactionPolicy = POLICY, **options: Any) -> None:
         self.store = MemoryStore()
-        self.ledger = TurnWriter(self.store)
+        self.turn_writer = TurnWriter(self.store)
         self.engine = ScriptedEngine(script, context_length=3_000)
-        self.compactor = Compactor(self.ledger, policy)
-        self.afterwards = PostTurnTasks(self.store, self.compactor, **options)
+        self.compactor = Compactor(self.turn_writer, policy)
+        self.post_turn_tasks = PostTurnTasks(self.store, self.compactor, **options)
         self.bodies: list[EventBody] = []
 
     async def ask(self, prompt: str) -> str:
-        agent = Agent(self.store, self.engine, KEY, services=TurnServices(self.ledger, self.afterwards))
+        agent = Agent(self.store, self.engine, KEY, services=TurnServices(self.turn_writer, self.post_turn_tasks))
         return (await agent.turn(TurnRequest(prompt), self.bodies.append)).text
 
     async def settle(self) -> None:
-        while self.afterwards.busy(KEY):
+        while self.post_turn_tasks.busy(KEY):
             await asyncio.sleep(0)
 
     @property
@@ -69,7 +69,7 @@ async def make_world() -> AsyncIterator[MakeWorld]:
 
     yield make
     for world in made:
-        await world.afterwards.aclose()
+        await world.post_turn_tasks.aclose()
         await world.store.aclose()
 
 
@@ -112,7 +112,7 @@ async def test_a_turn_that_begins_stops_the_summary_and_both_are_well(make_world
         await world.ask(f"{number} {LONG}")
     while not any(CONDENSE in request.messages[-1].text for request in world.engine.requests):
         await asyncio.sleep(0)
-    assert world.afterwards.busy(KEY)
+    assert world.post_turn_tasks.busy(KEY)
     assert await world.ask("are you there?") == LONG
     assert await world.summaries() == []
 
@@ -122,10 +122,10 @@ async def test_closing_stops_it_too_and_nothing_begins_after(make_world: MakeWor
     for number in range(4):
         await world.ask(f"{number} {LONG}")
     await asyncio.sleep(0)
-    await world.afterwards.aclose()
-    assert not world.afterwards.busy(KEY)
+    await world.post_turn_tasks.aclose()
+    assert not world.post_turn_tasks.busy(KEY)
     await world.ask("more")
-    assert not world.afterwards.busy(KEY)
+    assert not world.post_turn_tasks.busy(KEY)
     assert await world.store.claim_summary(KEY, Owner("another", 1))
 
 
@@ -144,21 +144,21 @@ async def test_a_person_may_ask_for_a_summary_and_take_it_back(make_world: MakeW
     world = make_world([{"when": CONDENSE, "text": "brief", "loop": True}, {"text": "ok", "loop": True}], ON_DEMAND)
     for number in range(6):
         await world.ask(f"question {number} {LONG}")
-    made = not_none(await world.afterwards.compact(KEY, world.engine))
+    made = not_none(await world.post_turn_tasks.compact(KEY, world.engine))
     assert (made.text, made.reason) == ("brief", "asked for")
     while await world.compactor.undo(KEY):
         assert len(await world.store.latest(KEY)) == 12
     await world.ask("now")
     assert not any("brief" in message.text for message in world.engine.requests[-1].messages)
-    assert await world.afterwards.compact(KEY, world.engine) is not None
+    assert await world.post_turn_tasks.compact(KEY, world.engine) is not None
 
 
 async def test_one_that_was_asked_for_gives_way_and_says_so(make_world: MakeWorld) -> None:
     world = make_world([{"when": CONDENSE, "fault": "hang"}, {"text": "ok", "loop": True}], ON_DEMAND)
     for number in range(6):
         await world.ask(f"question {number} {LONG}")
-    asked = [asyncio.create_task(world.afterwards.compact(KEY, world.engine)) for _ in range(2)]
-    while not world.afterwards.busy(KEY):
+    asked = [asyncio.create_task(world.post_turn_tasks.compact(KEY, world.engine)) for _ in range(2)]
+    while not world.post_turn_tasks.busy(KEY):
         await asyncio.sleep(0)
     await world.ask("now")
     for task in asked:
@@ -172,8 +172,8 @@ async def test_one_that_was_asked_for_waits_for_what_is_being_done(make_world: M
     world = make_world(script)
     for number in range(4):
         await world.ask(f"{number} {LONG}")
-    assert world.afterwards.busy(KEY)
-    await world.afterwards.compact(KEY, world.engine)
+    assert world.post_turn_tasks.busy(KEY)
+    await world.post_turn_tasks.compact(KEY, world.engine)
     assert set(await world.summaries()) == {"brief"}
 
 

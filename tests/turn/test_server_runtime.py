@@ -66,8 +66,8 @@ async def test_observers_patterns_and_transcripts_come_from_settings(
     ) as runtime:
         await ask(runtime, "E123456 asks")
         assert Diary.heard == ["s1: 2"]
-        assert runtime.ledger.transcripts is not None
-        assert read(runtime.ledger.transcripts.path(KEY))[1]["content"] == "[REDACTED:employee] asks"
+        assert runtime.turn_writer.transcripts is not None
+        assert read(runtime.turn_writer.transcripts.path(KEY))[1]["content"] == "[REDACTED:employee] asks"
 
 
 async def test_redaction_and_transcripts_can_be_off(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ async def test_redaction_and_transcripts_can_be_off(tmp_path: Path) -> None:
     async with aclosing(runtime):
         await ask(runtime, key)
         assert (await runtime.store.latest(KEY))[0].message.text == key
-        assert runtime.ledger.transcripts is None
+        assert runtime.turn_writer.transcripts is None
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ async def test_the_end_of_a_server_ends_a_summary_that_is_being_written(tmp_path
     for number in range(4):
         await ask(runtime, f"question {number}")
     hanging = ScriptedEngine([{"fault": "hang"}])
-    asked = asyncio.create_task(runtime.afterwards.compact(KEY, hanging))
+    asked = asyncio.create_task(runtime.post_turn_tasks.compact(KEY, hanging))
     while not hanging.requests and not asked.done():
         await asyncio.sleep(0)
     await runtime.aclose()
@@ -126,7 +126,7 @@ async def test_a_turn_survives_that_the_machine_is_suspended(tmp_path: Path, mon
     ) as runtime:
         await runtime.start()
         await store.create(KEY)
-        opened = await runtime.ledger.begin(Turn("t1", KEY))
+        opened = await runtime.turn_writer.begin(Turn("t1", KEY))
         away[0] = 3600.0
         await asyncio.sleep(1.3)  # the first look
-        assert await store.heartbeat(opened.turn, runtime.ledger.owner)
+        assert await store.heartbeat(opened.turn, runtime.turn_writer.owner)

@@ -64,26 +64,26 @@ async def test_a_write_that_was_begun_is_ended_before_the_cancellation_goes_on()
 async def test_items_are_numbered_on_from_the_head() -> None:
     store = MemoryStore()
     await store.create(KEY)
-    ledger = TurnWriter(store)
-    opened = await ledger.begin(Turn("t1", KEY))
+    turn_writer = TurnWriter(store)
+    opened = await turn_writer.begin(Turn("t1", KEY))
     said: Sequence[Message] = [user("hi"), assistant("hello")]
     assert [item.seq for item in await opened.append(said)] == [1, 2]
     assert opened.head == 2
     await opened.close("committed", "", Usage())
-    assert (await ledger.begin(Turn("t2", KEY))).head == 2
+    assert (await turn_writer.begin(Turn("t2", KEY))).head == 2
 
 
 async def test_an_ending_that_could_not_be_written_is_written_before_the_next_turn() -> None:
     store = FullStore()
     await store.create(KEY)
-    ledger = TurnWriter(store)
-    opened = await ledger.begin(Turn("t1", KEY))
+    turn_writer = TurnWriter(store)
+    opened = await turn_writer.begin(Turn("t1", KEY))
     store.full = True
     assert isinstance(await opened.close("committed", "", Usage()), StoreFull)
     with pytest.raises(SessionBusy):
-        await ledger.begin(Turn("t2", KEY))
+        await turn_writer.begin(Turn("t2", KEY))
     store.full = False
-    await ledger.begin(Turn("t2", KEY))
+    await turn_writer.begin(Turn("t2", KEY))
     assert [(turn.id, turn.state) for turn in await store.turns(KEY)] == [("t1", "committed"), ("t2", "open")]
 
 

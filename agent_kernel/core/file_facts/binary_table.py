@@ -39,7 +39,7 @@ def workbook_facts(name: str, sheets: Sequence[str], rows: Sequence[Sequence[Any
     skipped = next((number - 1 for number, _ in numbered if number > title), 0) if title else 0
     labels, body = (rows[skipped], rows[skipped + 1 :]) if rows else ([], [])
     columns = [[row[at] if at < len(row) else None for row in body] for at in range(len(labels))]
-    first_lines = [one_line(",".join(_shown(cell) for cell in row)) for row in rows[skipped : skipped + ROWS + 1]]
+    first_lines = [one_line(",".join(_cell_text(cell) for cell in row)) for row in rows[skipped : skipped + ROWS + 1]]
     options = [f"skiprows={skipped}"] if skipped else []
     contents = one_line(f"{reads_by_pandas(name, *options)}, sheets: {', '.join(map(shorten, sheets))}")
     return FileFacts("table", contents, first_lines, (), conversions_of(name, labels, columns))
@@ -50,7 +50,7 @@ def parquet_facts(name: str, columns: str) -> FileFacts:
     return FileFacts("table", one_line(f"{reads_by_pandas(name)}, {columns}"))
 
 
-def _shown(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     return "" if cell is None else shorten(str(cell))
 
 

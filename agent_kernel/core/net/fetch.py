@@ -73,12 +73,12 @@ class FetchResult:
 
 
 class Fetcher:
-    """Fetches URLs that ``guard`` and the egress policy ``exits`` allow. If the policy refuses a fetch, the error
+    """Fetches URLs that ``guard`` and the policy ``egress`` allow. If the policy refuses a fetch, the error
     contains the ``purpose`` of the fetch."""
 
-    def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
+    def __init__(self, guard: Guard, egress: EgressPolicy) -> None:
         self._guard = guard
-        self._exits = exits
+        self._egress = egress
         self._load_certificates: ssl.SSLContext | None = None
 
     async def get(self, url: str, bounds: FetchLimits = PAGE, *, purpose: str = "a page of the web") -> FetchResult:
@@ -113,7 +113,7 @@ class Fetcher:
     ) -> AsyncIterator[tuple[FetchTarget, httpx.Response]]:
         """Follow redirects. Yields (target, response) of the first response that is not a redirect."""
         for _ in range(REDIRECTS + 1):
-            self._exits.check(url, purpose)
+            self._egress.check(url, purpose)
             place = await self._guard.check(url)
             async with self._send_request(place, bounds) as response:
                 if response.status_code not in MOVED or "location" not in response.headers:

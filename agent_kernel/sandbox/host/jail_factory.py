@@ -73,7 +73,7 @@ class JailFactory:
         *,
         hidden: Sequence[Path] = (),
         plans: Sequence[IsolationPlan] | None = None,
-        exits: EgressPolicy | None = None,
+        egress: EgressPolicy | None = None,
     ) -> None:
         self.policy = policy
         self.interpreter = Path(interpreter or sys.executable)
@@ -81,7 +81,7 @@ class JailFactory:
         self._hidden = [str(path) for path in (work_root, *hidden)]
         self._plans = plans
         self._reach = (
-            ProxyPolicy(Guard(policy.hosts, ports=None), exits or EgressPolicy()) if policy.network == "full" else None
+            ProxyPolicy(Guard(policy.hosts, ports=None), egress or EgressPolicy()) if policy.network == "full" else None
         )
         self._cgroups: Cgroups | None = None
         self._support: asyncio.Task[JailSupport] | None = None

@@ -84,7 +84,7 @@ class LinuxSandbox:
         *,
         hidden: Sequence[Path] = (),
         plans: Sequence[IsolationPlan] | None = None,
-        exits: EgressPolicy | None = None,
+        egress: EgressPolicy | None = None,
     ) -> None:
         self.policy = policy
         self.kernel_of: Callable[[SessionKey], str] = lambda session: ""
@@ -92,7 +92,7 @@ class LinuxSandbox:
         session uses this interpreter."""
         self._work_root = Path(os.path.abspath(work_root))
         self._hidden = [*visible_paths.hidden_by_default(), str(self._work_root), *map(str, hidden)]
-        self._jails = JailFactory(policy, self._work_root, interpreter, hidden=hidden, plans=plans, exits=exits)
+        self._jails = JailFactory(policy, self._work_root, interpreter, hidden=hidden, plans=plans, egress=egress)
         self._places: dict[SessionKey, SessionSlot] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stops: set[asyncio.Future[StopReason]] = set()

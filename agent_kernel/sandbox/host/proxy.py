@@ -50,16 +50,16 @@ class ProxyTarget:
 class ProxyPolicy:
     """Decides where a sandbox may connect: to every address that the guard allows, except this machine."""
 
-    def __init__(self, guard: Guard, exits: EgressPolicy) -> None:
+    def __init__(self, guard: Guard, egress: EgressPolicy) -> None:
         self._guard = guard
-        self._exits = exits
+        self._egress = egress
 
     async def admit(self, host: str, port: int) -> FetchTarget:
         """Check a target and return it with its addresses. Raises Forbidden if it is not allowed, and InvalidRequest,
         FetchFailed."""
         if port in REFUSED_PORTS:
             raise Forbidden(f"Port {port} is for mail, which a sandbox cannot send.")
-        self._exits.check(f"[{host}]" if ":" in host else host, "a connection of the sandbox")
+        self._egress.check(f"[{host}]" if ":" in host else host, "a connection of the sandbox")
         place = await self._guard.admit(host, port)
         if any(_this_machine(address) for address in place.addresses):
             raise Forbidden(f"{place.host} is this machine, which a sandbox cannot reach.")

@@ -31,9 +31,9 @@ class SearchIndexer:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = self._task or asyncio.create_task(self._keep_folding(), name="folding into search")
+        self._task = self._task or asyncio.create_task(self._keep_indexing(), name="indexing for search")
 
-    async def _keep_folding(self) -> None:
+    async def _keep_indexing(self) -> None:
         pause = self._every_s
         while True:
             await asyncio.sleep(pause)

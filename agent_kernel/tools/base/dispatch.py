@@ -72,17 +72,17 @@ class Dispatcher:
     """Posts calls to ``url``. ``key_env`` is the environment variable with the key for this URL; the key is sent to no
     other URL."""
 
-    def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, url: str, key_env: str, egress: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidRequest("The dispatch_url must begin with http:// or https://.")
         self.url = url
         self._key_env = key_env
-        self._exits = exits
+        self._egress = egress
         self._timeout_s = timeout_s
 
     async def run(self, context: ToolContext) -> ToolOutput:
         """Run one call. Raises LocalOnly, FetchFailed, and InvalidRequest if the key is missing."""
-        self._exits.check(self.url, "the call of a tool")
+        self._egress.check(self.url, "the call of a tool")
         key = self._key()
         try:
             async with asyncio.timeout(self._timeout_s) as limit:
@@ -168,10 +168,10 @@ class DispatchTools:
     the key is not sent to that URL.
     """
 
-    def __init__(self, url: str, key_env: str, exits: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
-        self._exits = exits
+    def __init__(self, url: str, key_env: str, egress: EgressPolicy, timeout_s: float = TIMEOUT_S) -> None:
+        self._egress = egress
         self._timeout_s = timeout_s
-        self._dispatcher = Dispatcher(url, key_env, exits, timeout_s) if url else None
+        self._dispatcher = Dispatcher(url, key_env, egress, timeout_s) if url else None
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         request = occasion.request
@@ -189,7 +189,7 @@ class DispatchTools:
             occasion.emit(Notice("warning", NOBODY.format(names=", ".join(spec.name for spec in specs))))
             return OfferedTools()
         try:
-            self._exits.check(dispatcher.url, "the call of a tool")
+            self._egress.check(dispatcher.url, "the call of a tool")
         except LocalOnly as error:
             occasion.emit(Notice("warning", str(error)))
             return OfferedTools()
@@ -199,7 +199,7 @@ class DispatchTools:
     def _dispatcher_for(self, url: str) -> Dispatcher | None:
         if not url or (self._dispatcher is not None and url == self._dispatcher.url):
             return self._dispatcher
-        return Dispatcher(url, "", self._exits, self._timeout_s)
+        return Dispatcher(url, "", self._egress, self._timeout_s)
 
 
 def _headers(context: ToolContext, key: str) -> dict[str, str]:

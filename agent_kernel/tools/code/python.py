@@ -130,9 +130,9 @@ class PythonTools:
     notebook's kernel (``live``), in a draft, which is a copy of that kernel's process (``draft``), or in the session's
     sandbox (``sandbox``)."""
 
-    def __init__(self, environment: SandboxEnvironment, offers: ClientCallBroker, timeout_s: float) -> None:
+    def __init__(self, environment: SandboxEnvironment, client_calls: ClientCallBroker, timeout_s: float) -> None:
         self._environment = environment
-        self._offers = offers
+        self._client_calls = client_calls
         self._timeout_s = timeout_s
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
@@ -140,7 +140,7 @@ class PythonTools:
         if not occasion.wants("python"):
             return OfferedTools()
         if request.where == "live":
-            live = NotebookCallTool(LIVE, runner_for(occasion, "python", self._offers) or self._offers)
+            live = NotebookCallTool(LIVE, runner_for(occasion, "python", self._client_calls) or self._client_calls)
             return OfferedTools((live,), await _data_notes(occasion))
         if request.where == "draft":
             return OfferedTools((await self._draft(occasion),), await _data_notes(occasion))
@@ -157,10 +157,10 @@ class PythonTools:
         notebook = occasion.notebook
         drafts = None if notebook is None or "python" in occasion.request.client_tools else notebook.drafts
         if notebook is None or drafts is None:
-            return DraftPython(DRAFT, self._offers)
+            return DraftPython(DRAFT, self._client_calls)
         if reason := await drafts.unfit():
             occasion.emit(Notice("info", NO_DRAFT.format(reason=reason)))
-            return NotebookCallTool(LIVE, notebook.kernel or self._offers)
+            return NotebookCallTool(LIVE, notebook.kernel or self._client_calls)
         return DraftPython(DRAFT, drafts)
 
 

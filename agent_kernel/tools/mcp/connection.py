@@ -85,7 +85,7 @@ class McpConnection:
     def __init__(
         self,
         server: McpServer,
-        exits: EgressPolicy,
+        egress: EgressPolicy,
         *,
         version: str = "",
         env: Mapping[str, str] = os.environ,
@@ -94,7 +94,7 @@ class McpConnection:
         self.listed: ServerListing | None = None
         self.attempt = 0
         self.problem = ""
-        self._exits = exits
+        self._egress = egress
         self._version = version
         self._env = env
         self._life: ServerRun | None = None
@@ -211,7 +211,7 @@ class McpConnection:
         if server.kind == "websocket":
             raise McpServerUnavailable("The MCP SDK has no WebSocket transport. Set the type of this server to Http.")
         if server.kind != "process":
-            self._exits.check(server.url, f"the MCP server {server.name}")
+            self._egress.check(server.url, f"the MCP server {server.name}")
 
         async def on_notification(method: str) -> None:
             if method.endswith("list_changed"):

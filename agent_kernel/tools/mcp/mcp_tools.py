@@ -61,7 +61,7 @@ class McpTools:
     def __init__(
         self,
         path: str,
-        exits: EgressPolicy,
+        egress: EgressPolicy,
         *,
         trust: TrustStore | None = None,
         version: str = "",
@@ -69,7 +69,7 @@ class McpTools:
         start_s: float = START_S,
     ) -> None:
         self._path = Path(path).expanduser() if path else None
-        self._exits = exits
+        self._egress = egress
         self._trust = trust
         self._version = version
         self._env = env
@@ -181,7 +181,7 @@ class McpTools:
 
     def _group(self, config: McpConfig, digest: str = "") -> ServerGroup:
         connections = (
-            McpConnection(server, self._exits, version=self._version, env=self._env) for server in config.servers
+            McpConnection(server, self._egress, version=self._version, env=self._env) for server in config.servers
         )
         return ServerGroup(config, tuple(connections), asyncio.Semaphore(config.at_once), digest)
 

@@ -167,27 +167,27 @@ class NotebookTools:
     page can run the cell visibly.
     """
 
-    def __init__(self, offers: ClientCallBroker) -> None:
-        self._offers = offers
+    def __init__(self, client_calls: ClientCallBroker) -> None:
+        self._client_calls = client_calls
         self._memory = ReadCellsMemory()
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         notebook = occasion.notebook
         tools: list[Tool] = []
-        ran = runner_for(occasion, EXECUTIONS, self._offers)
+        ran = runner_for(occasion, EXECUTIONS, self._client_calls)
         served = self._page_tools(occasion)
-        view = NotebookView(notebook, self._offers if LIVE_DOCUMENT in served else None)
+        view = NotebookView(notebook, self._client_calls if LIVE_DOCUMENT in served else None)
         page = await page_cells(view, occasion) if occasion.request.page else None
         if ran is not None or view.is_there:
             tools += [CellMap(view, ran), ReadCells(view, ran, self._memory)]
         tools += [
             NotebookCallTool(spec, side)
             for spec in (VARIABLES, LAST_ERROR)
-            if (side := runner_for(occasion, spec.name, self._offers)) is not None
+            if (side := runner_for(occasion, spec.name, self._client_calls)) is not None
         ]
         if LIVE_DOCUMENT in served:
-            tools += edit_tools(EditContext(view, self._offers, self._memory, own=occasion.request.cell), served)
-        side = runner_for(occasion, RUN_CELL.name, self._offers)
+            tools += edit_tools(EditContext(view, self._client_calls, self._memory, own=occasion.request.cell), served)
+        side = runner_for(occasion, RUN_CELL.name, self._client_calls)
         if side is not None and notebook is not None and notebook.path and RUN.name not in served:
             tools.append(RunCell(notebook, side))
         if notebook is not None and notebook.jobs is not None:
@@ -208,8 +208,8 @@ class NotebookFunctions:
     policy does not demand a question.
     """
 
-    def __init__(self, offers: ClientCallBroker) -> None:
-        self._offers = offers
+    def __init__(self, client_calls: ClientCallBroker) -> None:
+        self._client_calls = client_calls
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         request = occasion.request
@@ -220,7 +220,7 @@ class NotebookFunctions:
             for spec in request.functions
             if spec.name in request.client_tools and spec.where != "caller" and occasion.wants("functions", spec.name)
         ]
-        return OfferedTools(tuple(NotebookCallTool(spec, self._offers) for spec in specs))
+        return OfferedTools(tuple(NotebookCallTool(spec, self._client_calls) for spec in specs))
 
 
 async def _executions(side: NotebookRunner, context: ToolContext, numbers: list[int] | None = None) -> str:

@@ -82,11 +82,11 @@ class SearchProvider(Protocol):
 class DuckDuckGo:
     """Searches with the package ``ddgs`` (extra ``web``), restricted to its DuckDuckGo engine."""
 
-    def __init__(self, exits: EgressPolicy) -> None:
-        self._exits = exits
+    def __init__(self, egress: EgressPolicy) -> None:
+        self._egress = egress
 
     async def search(self, query: WebQuery) -> Sequence[SearchResult]:
-        self._exits.check(DUCKDUCKGO, PURPOSE)
+        self._egress.check(DUCKDUCKGO, PURPOSE)
         try:
             async with asyncio.timeout(2 * DUCKDUCKGO_S):
                 results = await run_in_own_thread(lambda: _duckduckgo(query), "web search")
@@ -99,7 +99,7 @@ class SearXNG:
     """Searches with the SearXNG instance at ``url``, which must enable the format json. The instance may run on this
     machine, because an administrator configured it. Redirects are not followed."""
 
-    def __init__(self, url: str, exits: EgressPolicy) -> None:
+    def __init__(self, url: str, egress: EgressPolicy) -> None:
         split = urllib.parse.urlsplit(url)
         if split.scheme not in PORTS or not split.hostname:
             raise InvalidRequest(
@@ -107,7 +107,7 @@ class SearXNG:
             )
         self._url = f"{url.rstrip('/')}/search"
         host = f"[{split.hostname}]" if ":" in split.hostname else split.hostname
-        self._fetcher = Fetcher(Guard(f"{host}:{split.port or PORTS[split.scheme]}"), exits)
+        self._fetcher = Fetcher(Guard(f"{host}:{split.port or PORTS[split.scheme]}"), egress)
 
     async def search(self, query: WebQuery) -> Sequence[SearchResult]:
         parameters = {"q": query.with_sites, "format": "json", "safesearch": "1"}
@@ -148,16 +148,16 @@ class CallbackSearch:
         return found_in(results, url="url", description="description", content="content")
 
 
-def provider_of(setting: str, exits: EgressPolicy) -> SearchProvider | None:
+def provider_of(setting: str, egress: EgressPolicy) -> SearchProvider | None:
     """Create the provider that the setting ``web`` names; None if the setting is off. Raises InvalidRequest for an
     unknown provider."""
     if setting.strip() in ("", "off"):
         return None
     name, _, rest = setting.strip().partition(":")
     if name == "duckduckgo" and not rest:
-        return DuckDuckGo(exits)
+        return DuckDuckGo(egress)
     if name == "searxng":
-        return SearXNG(rest, exits)
+        return SearXNG(rest, egress)
     try:
         function = getattr(importlib.import_module(name), rest)
         return CallbackSearch(function)

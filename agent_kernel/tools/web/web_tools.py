@@ -25,9 +25,9 @@ class WebTools:
     """Offers the web tools. ``web`` is the value of the setting ``web``; ``guard`` restricts what may be fetched.
     Raises InvalidRequest for an unknown provider."""
 
-    def __init__(self, web: str, guard: Guard, exits: EgressPolicy) -> None:
-        self._provider = provider_of(web, exits)
-        self._fetcher = Fetcher(guard, exits)
+    def __init__(self, web: str, guard: Guard, egress: EgressPolicy) -> None:
+        self._provider = provider_of(web, egress)
+        self._fetcher = Fetcher(guard, egress)
         self._reader = ArticleReader()
         self._libraries = ("trafilatura", "ddgs") if isinstance(self._provider, DuckDuckGo) else ("trafilatura",)
 

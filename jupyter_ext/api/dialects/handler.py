@@ -75,7 +75,7 @@ class DialectHandler(AgentHandler):
         URLs together. Raises InvalidRequest if a URL cannot be fetched; Forbidden, LocalOnly."""
         runtime = self.services.runtime
         try:
-            return await fetch_all(Fetcher(runtime.guard, runtime.exits), urls, limits, purpose=purpose)
+            return await fetch_all(Fetcher(runtime.guard, runtime.egress), urls, limits, purpose=purpose)
         except FetchFailed as error:
             raise InvalidRequest(f"A URL of this request cannot be fetched: {error.message}") from error
 

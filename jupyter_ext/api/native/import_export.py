@@ -73,7 +73,7 @@ class ImportingHandler(AgentHandler):
     async def import_document(
         self, document: bytes, files: Mapping[str, bytes], format: str | None = None
     ) -> ImportResult:
-        store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor
+        store, redactor = self.services.runtime.store, self.services.runtime.turn_writer.redactor
         namespace = self.caller.namespace
         return await import_session(store, namespace, document, format=format, files=files, redactor=redactor)
 

@@ -212,7 +212,7 @@ class SessionHandler(SessionChangeHandler):
         # The turns are looked up by key, because a session that was created a moment ago is not in the store yet.
         if running := self.services.turns.find_unfinished(key):
             raise session_busy(running.id)
-        store, redactor = self.services.runtime.store, self.services.runtime.ledger.redactor
+        store, redactor = self.services.runtime.store, self.services.runtime.turn_writer.redactor
         async with self.services.import_lock:
             await import_session(store, key.namespace, document, id=key.id, redactor=redactor, replace=True)
         if self.services.turns.find_unfinished(key) is None:  # a turn that started meanwhile uses the work directory

@@ -41,7 +41,7 @@ class CompactHandler(AgentHandler):
             raise session_busy(running.id)
         engine = self.services.runtime.engines.get(await self.services.access.engine(self.caller, key))
         engine = self.services.turns.meter(engine, key, self.caller.token.id if self.caller.token else "")
-        summary = await self.services.runtime.afterwards.compact(key, engine)
+        summary = await self.services.runtime.post_turn_tasks.compact(key, engine)
         await self._notify_change(key)
         self.reply({"summary": fields_to_json(summary, "key") if summary else None})
 
@@ -53,7 +53,7 @@ class CompactHandler(AgentHandler):
         The response has the removed summary; null if there was none.
         """
         key = (await self.services.access.session(self.caller, session_id)).key
-        undone = await self.services.runtime.afterwards.compactor.undo(key)
+        undone = await self.services.runtime.post_turn_tasks.compactor.undo(key)
         await self._notify_change(key)
         self.reply({"summary": fields_to_json(undone, "key") if undone else None})
 

@@ -71,7 +71,7 @@ class ConversationsAgentHandler(ResponsesAgentHandler):
     def session_of(self, key: SessionKey) -> AgentsSession:
         """Return the session as items of the Responses API."""
         runtime = self.services.runtime
-        clean = runtime.ledger.redactor.message
+        clean = runtime.turn_writer.redactor.message
         return AgentsSession(key.id, runtime.store, namespace=key.namespace, clean=clean)
 
     async def items(self, key: SessionKey) -> list[dict[str, Any]]:

@@ -211,7 +211,7 @@ class ResponsesHandler(ResponsesAgentHandler):
     async def _live(
         self, body: ResponsesBody, continuation: Continuation, fetched: FetchedInput, call: StartedTurn
     ) -> LiveResponse:
-        redactor, id = self.services.runtime.ledger.redactor, response_id(self.caller.namespace, call.turn.id)
+        redactor, id = self.services.runtime.turn_writer.redactor, response_id(self.caller.namespace, call.turn.id)
         facts = ResponseFacts(
             id,
             body.model,
@@ -255,7 +255,7 @@ class ResponsesHandler(ResponsesAgentHandler):
 
     async def _files(self, parts: Mapping[str, InputFile]) -> dict[str, SubmittedFile]:
         """Fetch the files one after the other, so that all of them together stay within the limit."""
-        fetcher, left = Fetcher(self.services.runtime.guard, self.services.runtime.exits), FILE_BYTES
+        fetcher, left = Fetcher(self.services.runtime.guard, self.services.runtime.egress), FILE_BYTES
         files: dict[str, SubmittedFile] = {}
         for url, part in parts.items():
             got = await fetcher.get(url, dataclasses.replace(FILE, bytes=left), purpose="a file of the request")

@@ -50,7 +50,7 @@ class Desk:
     def __post_init__(self) -> None:
         self.notebooks = Notebooks(self.store, NoSessions(), str(self.root))
         self.sidecars = Sidecars(self.store, self.notebooks, self.settings, lambda path: path in self.hidden)
-        self.reunion = SidecarImport(self.store, self.notebooks, self.sidecars)
+        self.sidecar_imports = SidecarImport(self.store, self.notebooks, self.sidecars)
 
     async def talk(self, key: SessionKey = KEY, said: str = "hello", path: str = "a.ipynb") -> None:
         (self.root / path).write_text("{}")
@@ -234,7 +234,7 @@ async def test_a_backup_follows_files_that_a_person_has_moved_without_jupyter(de
     kept = desk.backup().read_bytes()
     for name in ("ipynb", "agent.json"):
         (desk.root / f"a.{name}").rename(desk.root / f"b.{name}")
-    assert await desk.reunion.find_arriving_session("local", "b.ipynb") == KEY
+    assert await desk.sidecar_imports.find_arriving_session("local", "b.ipynb") == KEY
     assert desk.backup("b.ipynb").read_bytes() == kept
     assert not desk.backup().exists()
 
@@ -254,10 +254,10 @@ async def test_a_sidecar_that_cannot_be_read_is_reported_with_the_place_of_its_b
         await desk.talk_and_save(said=said)
     main = desk.root / "a.agent.json"
     main.write_bytes(main.read_bytes()[:100])
-    note = sidecar_note(await desk.reunion.inspect("local", "a.ipynb"), main.name)
+    note = sidecar_note(await desk.sidecar_imports.inspect("local", "a.ipynb"), main.name)
     assert str(desk.backup()) in note
     main.write_bytes(desk.backup().read_bytes())
-    assert (await desk.reunion.inspect("local", "a.ipynb")).kind == "own"
+    assert (await desk.sidecar_imports.inspect("local", "a.ipynb")).kind == "own"
 
 
 async def test_a_deleted_notebook_leaves_a_sidecar_that_is_not_in_the_store(desk: Desk) -> None:
@@ -344,11 +344,11 @@ async def test_notebooks_that_are_no_files_here_have_no_sidecar_and_that_is_told
 async def test_an_imported_conversation_takes_the_place_of_what_it_came_from(desk: Desk) -> None:
     await desk.talk_and_save()
     other = Desk(desk.root, desk.settings, MemoryStore())
-    assert (await other.reunion.inspect("local", "a.ipynb")).kind == "foreign"
-    found = not_none(await other.reunion.read_document("a.ipynb"))
+    assert (await other.sidecar_imports.inspect("local", "a.ipynb")).kind == "foreign"
+    found = not_none(await other.sidecar_imports.read_document("a.ipynb"))
     come = await import_session(other.store, "local", found[0], files=found[1])
     await other.notebooks.bind(come.session.key, "a.ipynb")
-    assert (await other.reunion.inspect("local", "a.ipynb")).kind == "own"
+    assert (await other.sidecar_imports.inspect("local", "a.ipynb")).kind == "own"
     await other.save()
     assert parse((desk.root / "a.agent.json").read_bytes()).session.key == come.session.key
     assert desk.backup().read_bytes() == found[0]
@@ -367,7 +367,7 @@ async def test_a_picture_whose_file_did_not_come_along_is_taken_from_the_noteboo
     data = {"image/png": base64.encodebytes(picture.data or b"").decode(), "text/plain": "no base64"}
     cells = {"with the picture": [{"outputs": [{"data": data}]}, {}], "without": [{}], "malformed": 1}[notebook]
     (desk.root / "a.ipynb").write_text(json.dumps({"cells": cells}))
-    found = not_none(await desk.reunion.read_document("a.ipynb"))
+    found = not_none(await desk.sidecar_imports.read_document("a.ipynb"))
     assert found[1] == ({picture.hash: picture.data} if notebook == "with the picture" else {})
 
 
@@ -375,7 +375,7 @@ async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk)
     await desk.talk_and_save()
     main = desk.root / "a.agent.json"
     main.write_bytes(re.sub(rb'"revision": *\d+', b'"revision": 999', main.read_bytes()))
-    found = await desk.reunion.inspect("local", "a.ipynb")
+    found = await desk.sidecar_imports.inspect("local", "a.ipynb")
     assert found.kind == "ahead"
     assert "Import the file" in sidecar_note(found, "a.agent.json")
     await desk.talk(said="more")
@@ -388,12 +388,12 @@ async def test_a_sidecar_that_is_ahead_of_the_store_is_told_and_kept(desk: Desk)
 async def test_what_is_no_conversation_is_told_and_never_brought_in(desk: Desk, there: bytes) -> None:
     (desk.root / "a.ipynb").write_text("{}")
     (desk.root / "a.agent.json").write_bytes(there)
-    found = await desk.reunion.inspect("local", "a.ipynb")
+    found = await desk.sidecar_imports.inspect("local", "a.ipynb")
     assert found.kind == "unreadable"
     assert "The file is not changed" in sidecar_note(found, "a.agent.json")
-    assert await desk.reunion.find_arriving_session("local", "a.ipynb") is None
+    assert await desk.sidecar_imports.find_arriving_session("local", "a.ipynb") is None
     with pytest.raises(InvalidRequest):
-        await desk.reunion.read_document("a.ipynb")
+        await desk.sidecar_imports.read_document("a.ipynb")
 
 
 async def test_two_servers_of_one_store_end_with_the_newest_and_without_a_conflict(desk: Desk) -> None:

@@ -132,7 +132,7 @@ async def test_a_turn_that_another_server_forbade_is_given_back(tmp_path: Path) 
     async with Server(tmp_path, user_requests_per_minute=5, user_turns_at_once=5) as server:
         key = SessionKey("ada", "busy")
         await server.runtime.store.create(key)
-        async with await server.runtime.ledger.begin(Turn("turn_elsewhere", key)):
+        async with await server.runtime.turn_writer.begin(Turn("turn_elsewhere", key)):
             with pytest.raises(SessionBusy):
                 await server.turns.start(server.order(session="busy"), queue=False)
         state = await server.state()

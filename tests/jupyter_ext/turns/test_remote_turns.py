@@ -77,7 +77,9 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
         links = [ServerLink(bus), ServerLink(bus)]
         publisher, runtime = EventPublisher(links[0]), one.runtime
         here = RemoteTurns(runtime.store, links[0])
-        links[0].answer = TurnControl(one.turns, here, runtime.approvals, runtime.offers, publisher).answer_question
+        links[0].answer = TurnControl(
+            one.turns, here, runtime.approvals, runtime.client_calls, publisher
+        ).answer_question
         there = RemoteTurns(runtime.store, links[1])
         for link in links:
             link.start()

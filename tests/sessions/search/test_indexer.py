@@ -30,13 +30,13 @@ async def until_folded(store: MemoryStore) -> None:
 
 
 async def test_what_is_said_is_folded_soon_and_again(memory: MemoryStore) -> None:
-    folding = SearchIndexer(memory, every_s=0.01)
-    folding.start()
-    folding.start()
+    indexer = SearchIndexer(memory, every_s=0.01)
+    indexer.start()
+    indexer.start()
     for turn in ("t1", "t2"):
         await memory.add_turn(Turn(turn, SessionKey("local", "s")), [user("garnet")] * (STEP + 1))
         await until_folded(memory)
-    await folding.aclose()
+    await indexer.aclose()
     assert len(await memory.search("local", SessionQuery("garnet"))) == 1
 
 
@@ -61,10 +61,10 @@ class Failing:
 
 async def test_a_store_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     store = Failing()
-    folding = SearchIndexer(store, every_s=0.001, again_s=0.001)
+    indexer = SearchIndexer(store, every_s=0.001, again_s=0.001)
     with caplog.at_level(logging.WARNING):
-        folding.start()
+        indexer.start()
         async with asyncio.timeout(20):
             await store.succeeded.wait()
-    await folding.aclose()
+    await indexer.aclose()
     assert "No space left" in caplog.text

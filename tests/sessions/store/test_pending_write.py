@@ -107,7 +107,7 @@ def test_a_checkpoint_of_something_else_is_refused(body: dict[str, Any]) -> None
         PendingWrite.from_json({**told, "count": "4"})
 
 
-# -------------------------------------------------------------------------------------------- the ledger's use of it
+# ------------------------------------------------------------------------------------------ the turn writer's use of it
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
@@ -147,8 +147,8 @@ async def test_a_history_that_changed_meanwhile_is_not_written_over() -> None:
     store = MemoryStore()
     await store.create(KEY)
     owner = Owner.here()
-    ledger = TurnWriter(store, owner)
-    opened = await ledger.begin(Turn("t1", KEY))
+    turn_writer = TurnWriter(store, owner)
+    opened = await turn_writer.begin(Turn("t1", KEY))
 
     def fails(_: int, method: str) -> When | None:
         return "before" if method == "append" and not done else None
@@ -168,7 +168,7 @@ async def test_a_history_that_changed_meanwhile_is_not_written_over() -> None:
                 await store.append(opened.turn, owner, [user("other")], 0)
                 raise
 
-    ledger.store = Racing()
+    turn_writer.store = Racing()
     with pytest.raises(Conflict):
         await opened.append(BATCH)
     assert [item.message.text for item in await store.latest(KEY)] == ["other"]

@@ -110,11 +110,11 @@ async def test_an_offer_says_nothing_of_variables_that_are_there(gone: str) -> N
 
 
 async def test_live_code_waits_for_a_client_of_the_notebook() -> None:
-    offers = ClientCallBroker()
+    client_calls = ClientCallBroker()
     running = asyncio.create_task(
-        NotebookCallTool(LIVE, offers).call(CALL.arguments, ToolContext(KEY, "t", 1, CALL, lambda b: None))
+        NotebookCallTool(LIVE, client_calls).call(CALL.arguments, ToolContext(KEY, "t", 1, CALL, lambda b: None))
     )
     await asyncio.sleep(0)
-    token, _ = offers.claim("t", "c1", "magic")
-    offers.finish("t", "c1", token, ToolOutput("1"))
+    token, _ = client_calls.claim("t", "c1", "magic")
+    client_calls.finish("t", "c1", token, ToolOutput("1"))
     assert (await running).text == "1"

@@ -316,13 +316,13 @@ class Saved:
 
 
 async def offer_tools(client: frozenset[str], page: Page | None = None, **request: Any) -> dict[str, Tool]:
-    offers = ClientCallBroker(claim_within_s=0.01)
+    client_calls = ClientCallBroker(claim_within_s=0.01)
     if page:
-        offers.offer = page.offer  # type: ignore[method-assign]  # instead of waiting for a client of HTTP
+        client_calls.offer = page.offer  # type: ignore[method-assign]  # instead of waiting for a client of HTTP
     occasion = ToolSourceContext(
         KEY, TurnRequest("p", client_tools=client, **request), lambda body: None, notebook=Saved()
     )
-    return {tool.spec.name: tool for tool in (await NotebookTools(offers).offer(occasion)).tools}
+    return {tool.spec.name: tool for tool in (await NotebookTools(client_calls).offer(occasion)).tools}
 
 
 async def test_they_are_there_only_while_a_page_serves_them_and_then_instead_of_running_behind_it() -> None:

@@ -64,7 +64,7 @@ class Page(ClientCallBroker):
 @dataclass
 class World:
     notebook: Saved
-    offers: ClientCallBroker = field(default_factory=ClientCallBroker)
+    client_calls: ClientCallBroker = field(default_factory=ClientCallBroker)
     engine: ScriptedEngine = field(default_factory=lambda: ScriptedEngine([{"text": "Answer.", "loop": True}]))
     store: MemoryStore = field(default_factory=MemoryStore)
 
@@ -73,7 +73,7 @@ class World:
             self.store,
             self.engine,
             SessionKey("local", "s"),
-            services=TurnServices(sources=[NotebookTools(self.offers)]),
+            services=TurnServices(sources=[NotebookTools(self.client_calls)]),
             notebook=TurnNotebook(access=self.notebook),
         )
         return [event async for event in agent.stream(TurnRequest(prompt, cell=id, **more))]

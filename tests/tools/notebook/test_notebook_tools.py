@@ -62,9 +62,9 @@ class Notebook:
 
 
 async def tools(notebook: Notebook | None, **request: Any) -> dict[str, Tool]:
-    offers = ClientCallBroker(claim_within_s=0.01)
+    client_calls = ClientCallBroker(claim_within_s=0.01)
     occasion = ToolSourceContext(KEY, TurnRequest("p", **request), lambda body: None, notebook=notebook)
-    offered = await gather_tools([NotebookTools(offers), NotebookFunctions(offers)], occasion)
+    offered = await gather_tools([NotebookTools(client_calls), NotebookFunctions(client_calls)], occasion)
     return {tool.spec.name: tool for tool in offered.tools}
 
 
