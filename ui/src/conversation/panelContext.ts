@@ -1,5 +1,5 @@
-/** What every component of the panel may use: the conversation, and the host that the panel is mounted in. It is a
- * file of its own, so that Markdown and media can use it without importing the panel. */
+/** What every component of the panel may use: the conversation, and the host that the panel is mounted in. It is a file
+ * of its own, so that the modules for Markdown and media can use it without importing the panel. */
 import type { ReadonlySignal } from "@preact/signals";
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
@@ -29,7 +29,7 @@ export interface DiagramLibrary {
 /** Where the panel is mounted: JupyterLab, or a widget in a cell. */
 export interface PanelHost {
   transport: Transport;
-  /** Null where no notebook is in reach. */
+  /** Null for a panel without a notebook, as in the web page of `agent-kernel serve`. */
   notebook: NotebookHost | null;
   /** Absent where the browser keeps the preferences. */
   preferences?: PreferenceStore;
@@ -39,7 +39,7 @@ export interface PanelHost {
   diagrams?: DiagramLibrary;
   /** Bring the panel to the front. Absent where it is always there. */
   show?: () => void;
-  /** End the login of this browser. Absent where the host has a way of its own, or no login. */
+  /** End the login of this browser. Absent if the host has its own button for that, or has no login. */
   logOut?: () => void;
 }
 

@@ -1,5 +1,5 @@
-/** The stored sessions: find, rename, fork, branch, export and import. Which session is shown is up to `Conversation`.
- */
+/** The stored sessions: find, rename, fork, branch, export and import. `Conversation` decides which session is
+ * shown. */
 import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Brief, Branch, Hit, Listed, Permissions, Session, Trust, UndoResult, Usage } from "../wire/schema";
@@ -67,7 +67,8 @@ export class Sessions {
     if (this.conversation.session.value?.id === id) this.conversation.session.value = changed;
   }
 
-  /** Delete a session after a delay, so that the user can undo it; without delay when the list is closed. */
+  /** Delete a session after REGRET_MS, so that the user can undo it. When the list is closed, `flush` deletes it at
+   * once. */
   remove(id: string): void {
     this.leaving.value = new Set([...this.leaving.value, id]);
     this.#timers.set(
@@ -142,7 +143,7 @@ export class Sessions {
     return await this.transport.bytes(`sessions/${id}/export?format=${format}`);
   }
 
-  /** What an import of the document would add. */
+  /** Ask the server what an import of the document would add. Nothing is stored. */
   async preview(document: Blob): Promise<Record<string, unknown>> {
     const upload = this.#uploading();
     return (await upload<{ preview: Record<string, unknown> }>("sessions/import?preview=1", document)).preview;

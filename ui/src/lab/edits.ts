@@ -24,7 +24,7 @@ export interface EditResult {
   kept?: Facts;
 }
 
-/** `accepted`: the user approved exactly this edit. */
+/** The tool call that an edit comes from. `accepted`: the user has approved exactly this edit. */
 export interface Origin {
   turn: string;
   call: string;
@@ -177,10 +177,11 @@ function idAbove(notebook: ISharedNotebook, id: string): string {
   return notebook.cells[find(notebook, id).index - 1]?.id ?? "";
 }
 
-/** `to` counts the gaps between cells before the cell is removed. */
+/** Index of a cell after its move. `from` is its index before the move. `to` is the gap between cells to which it
+ * moves, counted while the cell is still at its old place: gap 0 is above the first cell. */
 const movedTo = (from: number, to: number): number => (to > from ? to - 1 : to);
 
-/** The index below a cell; the top for an empty id. */
+/** The index directly below the cell `id`; 0 for an empty id. Throws EditRefused if the cell does not exist. */
 function placeBelow(notebook: ISharedNotebook, id: string): number {
   if (!id) return 0;
   const { index } = find(notebook, id);

@@ -1,4 +1,5 @@
-/** The outputs of a cell as text, for chips and for the model. Never HTML, and limited in length. */
+/** The outputs of a cell as text, for the chips in the composer and for the model. Never HTML, and limited in
+ * length. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import { isAgentCell } from "../notebook/agentCells";

@@ -42,7 +42,7 @@ export class Sidebar extends Widget {
   #ends: (() => void)[] = [];
   status: Status | null = null;
   completion: InlineCompletion | null = null;
-  /** What draws diagrams; null where the application has no Mermaid. */
+  /** JupyterLab's services that draw diagrams; null if the application has no Mermaid. */
   drawing: { mermaid: IMermaidManager; themes: IThemeManager | null } | null = null;
   #notebook: LabNotebook | null = null;
   #reviews: Reviewing | null = null;
@@ -91,7 +91,7 @@ export class Sidebar extends Widget {
     });
   }
 
-  /** Also called when the user opens the side bar by its tab. */
+  /** Focus the composer. Lumino also calls this when the user opens the side bar by its tab. */
   protected override onActivateRequest(): void {
     this.#focus();
   }
@@ -146,7 +146,8 @@ export class Sidebar extends Widget {
     if (conversation?.failure.value) await this.reveal();
   }
 
-  /** Load the panel, even if the side bar is closed: an open page serves the turns of its notebooks. */
+  /** Load the panel, if it is not loaded yet. An open page loads it even while the side bar is closed, because the page
+   * runs tool calls for turns of its notebooks. */
   start(): Promise<Mounted | null> {
     return (this.#mounted ??= this.#mount().catch((error: unknown) => {
       this.#mounted = null; // so that the next call tries to load it again
@@ -222,7 +223,8 @@ export class Sidebar extends Widget {
     return mounted;
   }
 
-  /** Null where the application has no settings, or a server has an older schema than this page. */
+  /** Load the settings. Null if the application has no settings, or if the server's schema of them is older than this
+   * page. */
   async #preferences(signal: typeof makeSignal): Promise<LabPreferences | null> {
     try {
       const settings = await this.registry?.load(SETTINGS);
@@ -251,7 +253,8 @@ export class Sidebar extends Widget {
 class LabDiagrams implements DiagramLibrary {
   readonly theme: Signal<string>;
 
-  /** `makeSignal` is the panel's, which redraws when its signals change. */
+  /** `signal` is the function of the panel's bundle that makes signals: the panel would not react to signals of this
+   * bundle. */
   constructor(
     private readonly mermaid: IMermaidManager,
     private readonly themes: IThemeManager | null,

@@ -8,7 +8,7 @@ import type { Conversation } from "../conversation/conversation";
 import { hasOpenApproval } from "../turn/turn";
 import { trans } from "../translation/translation";
 
-/** Actions for a click. */
+/** The actions of a click on the item: show the panel, go to a question in it, or go to a question in a cell. */
 interface Ways {
   panel: () => void;
   /** Go to the approval card in the panel. */

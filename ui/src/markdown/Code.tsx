@@ -1,4 +1,5 @@
-/** Code in the colours of the notebook's editor. It is plain while it grows, and coloured when the page is idle. */
+/** Code in the colours of the notebook's editor. Code that still grows is shown without colours; complete code is
+ * coloured when the page is idle. */
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { highlight } from "./languages";
 

@@ -17,7 +17,7 @@ const FIRST = 200_000;
 const MAX_PIECE = 30_000;
 const FENCED = /^ {0,3}(?:`{3}|~{3})/;
 
-/** How running text is rendered in all Markdown below. */
+/** The function that renders running text in every `Markdown` inside this context; null renders it as it is. */
 export const WordsContext = createContext<Words | null>(null);
 
 export function Markdown({ text, done }: { text: string; done: boolean }) {
@@ -47,8 +47,8 @@ interface BlockProps {
   references: References;
 }
 
-/** Rendered again only when its source changes. It is a class, because elements memoised by a hook would keep the whole
- * earlier answer in memory. */
+/** One block of the document, rendered again only when its source changes, or when a link definition that it may use
+ * changes. It is a class, because elements memoised by a hook would keep the whole earlier answer in memory. */
 class Block extends Component<BlockProps> {
   static override contextType = WordsContext;
 

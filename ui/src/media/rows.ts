@@ -9,7 +9,7 @@ export interface Rows {
   shape: number[];
 }
 
-/** Further digits are rounding errors of binary fractions. */
+/** Significant digits that are shown. Further digits are rounding errors of binary fractions. */
 const DIGITS = 7;
 const MAX_DECIMALS = 6;
 const NUMERIC_TYPE = /^(?:u?int|float|decimal)/i;
@@ -68,7 +68,8 @@ function readValues(values: readonly unknown[], type: string): [Kind, Cell[]] {
   return ["date", isDay ? cells.map((cell) => ({ ...cell, text: cell.text.replace(MIDNIGHT, "") })) : cells];
 }
 
-/** A number that JSON lacks, such as an infinite one, and a large one arrive as text. */
+/** The cells of a column of numbers. A number that JSON cannot represent, such as infinity, and a very large number
+ * arrive as text. */
 const readNumbers = (values: readonly unknown[], write: (value: number) => string): Cell[] =>
   values.map((value) => {
     if (typeof value === "number") return { text: write(value), value, missing: false };
