@@ -27,7 +27,8 @@ export interface Grid {
   /** Numbers of rows and columns of the whole table, without labels; more than there are here if it was cut. */
   height: number;
   width: number;
-  /** If rows in the middle of the table did not arrive, the number of rows before them. */
+  /** Number of rows before the place where rows did not arrive; the number of all rows here if there is no such
+   * place. */
   head: number;
 }
 

@@ -23,7 +23,7 @@ export interface ReviewItem {
   type: string;
   before: string;
   after: string;
-  /** For a move: the id of the cell below which the cell is moved; empty for the top. */
+  /** For an inserted or moved cell: the id of the cell above its place; empty for the top. */
   below: string;
   /** The question about a proposed change; null for a change that was made. */
   approval: Approval | null;

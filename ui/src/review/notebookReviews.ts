@@ -32,7 +32,7 @@ export class NotebookReviews implements Reviewing {
   readonly current = signal("");
   readonly #dismissed = signal<ReadonlySet<string>>(new Set());
   readonly #live = new Set<string>();
-  /** The groups of items (`groupOf`) that the notebook was scrolled to. */
+  /** The groups of items (`groupOf`) that are no longer new, so that the notebook is not scrolled to them again. */
   readonly #shown = new Set<string>();
   readonly #drawn = new Map<string, HTMLElement>();
   readonly #ends: (() => void)[];

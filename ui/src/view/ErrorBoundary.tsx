@@ -1,5 +1,5 @@
-/** Catches errors of a part of the page and shows its text instead, so that the rest stays. When the value changes,
- * it is rendered again. */
+/** Catches errors while a part of the page is rendered and shows a text instead, so that the rest of the page stays.
+ * When the value `of` changes, the part is rendered again. */
 import { Component, type ComponentChildren } from "preact";
 import { trans } from "../translation/translation";
 

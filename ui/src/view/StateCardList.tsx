@@ -13,7 +13,7 @@ import { StateCard } from "./StateCard";
 import { useFocusReturn } from "./useFocusReturn";
 import { trans } from "../translation/translation";
 
-/** Number of prompts that are listed, the newest ones. */
+/** At most this many prompts are listed, the newest ones. */
 const NAMED = 3;
 
 const SAID = "a larger model was offered";

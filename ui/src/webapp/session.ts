@@ -1,13 +1,15 @@
 /** The server that served the page, and the login of the browser there. */
 import type { ServerSettings } from "../transport/server";
 
-/** `page` is the address of the page, which is the root of the server, below its prefix if it has one. */
+/** The addresses of the server. `page` is the address of the page, which is the root of the server, below the server's
+ * prefix if it has one. */
 export function serverAt(page: string): ServerSettings {
   const baseUrl = new URL(".", page).href;
   return { baseUrl, wsUrl: baseUrl.replace(/^http/, "ws") };
 }
 
-/** Whether the server answers that it does not know this browser. False if it does not answer: the panel says so. */
+/** Whether the server answers that this browser is not logged in. Returns false if the server does not answer, because
+ * the panel itself shows that. */
 export async function isUnknownHere(server: ServerSettings): Promise<boolean> {
   try {
     return (await fetch(`${server.baseUrl}agent/v1/health`, { credentials: "same-origin" })).status === 401;
