@@ -21,7 +21,8 @@ export class Attachments {
 
   constructor(private readonly transport: Transport) {}
 
-  /** Images are shown to the model; any other file is put into the working directory. */
+  /** Attach files to the message. The model sees the images; any other file is uploaded, and the turn copies it into
+   * the work directory of the agent's code. */
   async take(files: Iterable<File>, session: string): Promise<void> {
     this.problem.value = "";
     for (const file of files) {

@@ -21,7 +21,8 @@ const MAX_OUTPUT = 4_000;
 const MAX_CELLS = 12;
 const GONE = "turn_not_found";
 
-/** Parts of the notebook that are sent with a message unless the user removes them. */
+/** A part of the notebook that is sent with a message unless the user removes it: the active cell, the selected cells,
+ * or the newest error. */
 type Side = "cell" | "cells" | "error";
 
 interface SideChip {

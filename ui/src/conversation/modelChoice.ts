@@ -10,7 +10,7 @@ import { trans } from "../translation/translation";
 interface Pulling {
   name: string;
   stage: string;
-  /** 0 to 1; null if unknown. */
+  /** The fraction that is downloaded, 0 to 1; null if it is unknown. */
   fraction: number | null;
   message: string;
   failure: string;

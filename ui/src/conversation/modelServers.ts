@@ -7,7 +7,7 @@ import type { ModelServer, ModelServers as List, ProbeReport } from "../wire/sch
 export interface ServerFields {
   url: string;
   model: string;
-  /** Null keeps the key that is stored for the name and the address. */
+  /** The key of the model server. Null keeps the key that is stored for this name and address. */
   key: string | null;
 }
 

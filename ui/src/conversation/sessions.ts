@@ -40,7 +40,7 @@ export class Sessions {
     private readonly conversation: Conversation,
   ) {}
 
-  /** Search: sessions whose title matches, then sessions in which the words occur. */
+  /** Search sessions: first those whose title matches, then those in whose messages the words occur. */
   async find(words: string): Promise<void> {
     const asked = ++this.#asked;
     const name = encodeURIComponent(words.trim());
@@ -83,7 +83,7 @@ export class Sessions {
     this.leaving.value = new Set([...this.leaving.value].filter((other) => other !== id));
   }
 
-  /** Delete all sessions that wait for it now, because the user cannot undo it any more. */
+  /** Delete all sessions at once that wait to be deleted. Call this when the user can no longer undo it. */
   async flush(): Promise<void> {
     await Promise.all([...this.#timers.keys()].map((id) => this.#removed(id)));
   }
@@ -101,7 +101,7 @@ export class Sessions {
     await this.#show(made.id);
   }
 
-  /** Bind this notebook to a session. */
+  /** Bind the current notebook to a session and show it. */
   async openHere(id: string): Promise<void> {
     const { query } = this.conversation;
     if (query) await this.transport.request("PUT", `binding?${query}`, { session: id });

@@ -221,8 +221,8 @@ function outputs(chosen: Chosen | null) {
   return chosen ? outputsOf(chosen.cell) : [];
 }
 
-/** The text that is selected in the editor of the active cell, or otherwise elsewhere in the page, such as in an
- * output. */
+/** The text that is selected in the editor of the active cell; if there is none, the text that is selected elsewhere in
+ * the page, such as in an output. */
 function selectedText(notebook: Notebook): string {
   const editor = notebook.activeCell?.editor;
   const range = editor?.getSelection();

@@ -1,5 +1,5 @@
-/** Edits of a live notebook, each one undoable step of its shared model. An edit is made only if the cell is unchanged
- * since it was requested. Nothing here saves a file. */
+/** Edits of an open notebook, each one undoable step of its shared model. An edit is made only if the cell has not
+ * changed since the edit was requested. Nothing here saves a file. */
 import type { ISharedCell, ISharedNotebook, SharedCell } from "@jupyter/ydoc";
 import type { Change, ProposedChange } from "../turn/cellChanges";
 import type { Obstacle, Outcome, Standing } from "../notebook/notebook";
@@ -8,7 +8,8 @@ import type { Facts, Json } from "../wire/schema";
 
 export const TAG = "agent_kernel";
 
-/** The edit was refused. The model reads the message, and the user reads `reason` where they asked for the edit. */
+/** An edit that was refused. The model reads the message; `reason` is shown to the user if the user asked for the
+ * edit. */
 export class EditRefused extends Error {
   constructor(
     message: string,
@@ -72,7 +73,7 @@ export function move(notebook: ISharedNotebook, given: Facts): EditResult {
   return { cell: id, index: to };
 }
 
-/** The status of a change in its notebook. */
+/** The status of a change, found out by comparing it with the notebook. */
 export function standing(notebook: ISharedNotebook, change: Change): Standing {
   const { cell } = find(notebook, change.cell);
   if (change.do === "delete") return cell ? "undone" : "open";

@@ -61,7 +61,7 @@ function outputText(output: IOutput): string {
   return [said.replace(COLOURS, ""), ...pictures.map((mime) => `[${mime}]`)].filter(Boolean).join("\n");
 }
 
-/** nbformat stores text as one string or as a list of lines. */
+/** The text of a value in the nbformat, which is one string or a list of lines. */
 function joinText(value: unknown, between = ""): string {
   if (Array.isArray(value)) return value.map(String).join(between);
   return typeof value === "string" ? value : "";

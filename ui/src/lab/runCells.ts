@@ -16,7 +16,7 @@ export interface Answer {
 }
 
 interface RunOptions {
-  /** Aborted when the turn no longer waits. */
+  /** Aborted when the turn has ended, for example because the user stopped it. */
   stop: AbortSignal;
   output: (text: string) => void;
 }

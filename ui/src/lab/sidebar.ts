@@ -1,4 +1,5 @@
-/** The widget in the side bar. The panel is loaded after Lab has started, so that it does not delay the start. */
+/** The widget in JupyterLab's side bar that contains the panel. The panel is loaded after JupyterLab has started, so
+ * that it does not delay the start. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { IThemeManager } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
@@ -101,7 +102,8 @@ export class Sidebar extends Widget {
     await (await this.start())?.conversation.send(draft);
   }
 
-  /** Correct a failed cell of the current notebook: in its kernel, or where that is not possible by a message. */
+  /** Correct a failed cell of the current notebook in its kernel. If the kernel cannot do that, send the agent a
+   * message about the error. */
   async fix(notebook: Notebook, cell: Cell): Promise<void> {
     await this.reveal();
     const conversation = (await this.start())?.conversation;
@@ -127,12 +129,12 @@ export class Sidebar extends Widget {
       ?.focus();
   }
 
-  /** Move the focus to the next change of a cell that waits for a review, or with -1 to the one before. */
+  /** Move the focus to the next change of a cell that waits for a review, or with -1 to the previous one. */
   async goToChange(step: 1 | -1): Promise<void> {
     await this.#reviews?.go(step);
   }
 
-  /** Show the composer with notes that are sent with the next message. */
+  /** Show the composer and add notes (hidden context such as a selection) that are sent with the next message. */
   async compose(notes: NonNullable<Draft["context"]>): Promise<void> {
     const conversation = (await this.start())?.conversation;
     if (conversation) conversation.notes.value = [...conversation.notes.value, ...notes];

@@ -41,7 +41,8 @@ export class Status extends Widget {
     });
   }
 
-  /** `asking` is the id of the cell that waits for input; empty for none. Returns a function that stops following. */
+  /** Show the state of a conversation and follow its changes. `asking` is the id of the cell that waits for input;
+   * empty for none. Returns a function that stops following. */
   follow({ running, waiting }: Conversation, asking: ReadonlySignal<string>): () => void {
     const told = () => this.#tell(running.value.length, waiting.value, asking.value);
     const ends = [running.subscribe(told), waiting.subscribe(told), asking.subscribe(told)];

@@ -20,7 +20,7 @@ export function Code({ code, language, open = false }: Shown) {
   return <code class="ak-code" ref={place} />;
 }
 
-/** Append only the new end of growing code, so that a selection in it stays. */
+/** Write code into `place`. Of growing code only the new end is appended, so that a selection in it stays. */
 function write(place: HTMLElement | null, code: string): void {
   if (!place) return;
   const text = place.firstChild;

@@ -1,5 +1,5 @@
-/** Markdown of the model or the user. `done`: the text is complete. Growing text is rendered only as often as the page
- * can handle. */
+/** Renders Markdown of the model or the user. `done`: the text is complete. A growing text is rendered only as often as
+ * the page can handle. */
 import { Component, createContext } from "preact";
 import { useMemo, useState, useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Document, type Piece } from "./incrementalParser";
@@ -13,7 +13,8 @@ const EVERY_MS = 50;
 const SHARE = 4;
 
 const FIRST = 200_000;
-/** Longer paragraphs are shown as plain text: they hold no Markdown worth parsing. */
+/** Maximum length of a paragraph in characters. Longer ones are shown as plain text: they hold no Markdown worth
+ * parsing. */
 const MAX_PIECE = 30_000;
 const FENCED = /^ {0,3}(?:`{3}|~{3})/;
 
@@ -64,7 +65,8 @@ class Block extends Component<BlockProps> {
   }
 }
 
-/** Limits how often a growing text is rendered, so that most of the time is left to the page. */
+/** Returns the part of a growing text that is rendered now, and limits how often that changes, so that most of the time
+ * is left to the page. */
 function useSteady(text: string, done: boolean): string {
   const [shown, setShown] = useState(text);
   const latest = useRef(text);

@@ -30,7 +30,7 @@ interface Shown {
   session: string;
   /** Alternative text. */
   alt?: string;
-  /** The code that made it; empty if it is not known. */
+  /** The code that made the medium; empty if it is not known. */
   code?: string;
 }
 

@@ -15,7 +15,8 @@ const ORDER = [
   /^text\/plain$/,
 ];
 
-/** One part of a bundle, with its type; plain text if nothing else can be rendered here. */
+/** The part of a bundle that the panel renders, with its type: the first type in ORDER that it can render, otherwise
+ * plain text. */
 export async function drawable(bundle: Blob): Promise<Blob> {
   const parts = parseBundle(await bundle.text());
   const types = Object.keys(parts).filter((mime) => lookOf(mime) !== "unknown" && isShown(mime, textOf(parts[mime])));

@@ -24,7 +24,8 @@ export interface Column {
 export interface Grid {
   columns: readonly Column[];
   rows: readonly (readonly Cell[])[];
-  /** Numbers of rows and columns of the whole table, without labels; more than there are here if it was cut. */
+  /** Number of rows of the whole table; `width` is its number of columns, without row labels. They are larger than the
+   * numbers of rows and columns here if the table was cut. */
   height: number;
   width: number;
   /** Number of rows before the place where rows did not arrive; the number of all rows here if there is no such

@@ -76,7 +76,8 @@ const readNumbers = (values: readonly unknown[], write: (value: number) => strin
     return { text: toText(value), value: parseNumber(toText(value)), missing: isMissing(value) };
   });
 
-/** Writes the numbers of a column with the same number of decimals, as far as that shows each of them. */
+/** Returns a function that writes the numbers of a column. All have the same number of decimals, unless very small or
+ * very large numbers are among them; then each is written with up to DIGITS digits. */
 function numberWriter(values: readonly unknown[], isFraction: boolean): (value: number) => string {
   const numbers = values.filter((value) => typeof value === "number");
   const short = (value: number): string => String(Number(value.toPrecision(DIGITS)));

@@ -3,9 +3,9 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { Change, ProposedChange } from "../turn/cellChanges";
 
 export interface Bound {
-  /** Relative to the contents root; empty for a kernel without a notebook. */
+  /** Path of the notebook, relative to the contents root; empty for a kernel without a notebook. */
   path: string;
-  /** Empty without a kernel. */
+  /** Id of the kernel; empty without a kernel. */
   kernel: string;
   kernelName: string;
   kernelState: "idle" | "busy" | "starting" | "restarting" | "dead" | "none";
@@ -33,7 +33,7 @@ export type Obstacle = "" | "changed" | "gone";
 export interface Outcome {
   change: Change;
   done: boolean;
-  /** Why it was not done, for the user. */
+  /** Why the change was not undone, as a text for the user; empty if it was. */
   why: string;
   /** Whether there was nothing to undo, because the document is already as it was before the change. */
   needless?: boolean;
@@ -41,17 +41,17 @@ export interface Outcome {
 
 /** Review and undo of the agent's changes in open notebooks. */
 export interface ChangeKeeper {
-  /** Increases when an open notebook changes: earlier results may be out of date. */
+  /** Increases when an open notebook changes: call the methods again, because their results may be out of date. */
   readonly version: ReadonlySignal<number>;
   standing(change: Change): Standing;
-  /** `notebook` is the path of the notebook of the conversation. */
+  /** Why a proposed change cannot be made. `notebook` is the path of the notebook in which it would be made. */
   obstacle(change: ProposedChange, notebook: string): Obstacle;
-  /** Current index of the cell; -1 if it is not there. */
+  /** Current index of the cell of a change; -1 if the cell is not there. */
   place(change: Change): number;
   /** Undo changes as one step of the notebook's own undo. Cells that the user has changed since stay. */
   undo(changes: readonly Change[]): Outcome[];
   accept(changes: readonly Change[]): void;
-  /** Make an edit that the user accepted before it was made. Returns why it was not made, or "". */
+  /** Make a proposed edit that the user has accepted. Returns why it was not made, or "". */
   apply(change: Change): string;
 }
 
@@ -114,10 +114,10 @@ export interface NotebookHost {
   /** Correct a failed cell in its kernel, which tries candidates in a draft. `words` is what the user adds to the
    * request. Resolves with null if the kernel cannot do that. Absent if the host does not support it. */
   fix?(cell: string, words: string): Promise<Fix | null>;
-  /** Whether the agent's code never runs in this notebook's kernel, only in the sandbox. */
+  /** Whether code of the agent's turns runs only in the sandbox, never in this notebook's kernel. */
   readonly apart?: boolean;
-  /** Absent if the host cannot change cells. */
+  /** Review and undo of changes. Absent if the host cannot change cells. */
   readonly changes?: ChangeKeeper;
-  /** Absent if the host cannot draw in cells. */
+  /** Places in the notebook for the review. Absent if the host cannot draw in cells. */
   readonly places?: NotebookPlaces;
 }

@@ -17,7 +17,7 @@ export interface ReviewItem {
   turn: string;
   call: string;
   do: CellChangeKind;
-  /** The cell at which the item is shown, and where at it. */
+  /** The cell at which the item is shown, and the place at this cell (`side`). */
   cell: string;
   side: CellSide;
   type: string;

@@ -203,7 +203,7 @@ function callRule(pattern: string, verb: () => string, target: (args: string, su
 
 const strings = (text: string): string[] => [...text.matchAll(/(["'])(.*?)\1/g)].map((found) => found[2] ?? "");
 
-/** "df by month, year" if the columns are given as texts, else "df". */
+/** The target of a grouping: "df by month, year" if the code names the columns as strings, otherwise "df". */
 function groupedSubject(subject: string, args: string): string {
   const first = /^\s*(?:by\s*=\s*)?(\[[^\]]*\]|"[^"]*"|'[^']*')/.exec(args)?.[1];
   const columns = first ? strings(first) : [];

@@ -63,7 +63,7 @@ const READING = new Set([
   "read_skill",
 ]);
 
-/** Where a call runs. Narrow layouts may omit the words before the noun. */
+/** Words for the place where a call runs. A narrow layout may omit `article` and show only `noun`. */
 const PLACES = lookupTable<() => { article: string; noun: string }>({
   live: () => ({ article: trans.__("in your"), noun: trans.__("kernel") }),
   draft: () => ({ article: trans.__("in a"), noun: trans.__("draft") }),

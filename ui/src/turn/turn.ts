@@ -3,7 +3,8 @@
 import type { Bodies, CheckedNumber, ErrorBody, Medium, TurnEvent, TurnState } from "../wire/events";
 import type { Facts } from "../wire/schema";
 
-/** Limit for the output of a call, in characters. */
+/** Number of characters of a call's output that are kept when it is cut. It is cut when it is more than twice as
+ * long. */
 const KEPT_OUTPUT = 100_000;
 
 export interface TextBlock {

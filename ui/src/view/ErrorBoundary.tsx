@@ -4,9 +4,9 @@ import { Component, type ComponentChildren } from "preact";
 import { trans } from "../translation/translation";
 
 interface Part {
-  /** The value that is rendered; the error stays until it changes. */
+  /** The value that is rendered. After an error, the part is rendered again only when this value changes. */
   of: unknown;
-  /** Text to show instead, if any. */
+  /** A text to show in place of the part after an error, if any. */
   text?: string;
   children: ComponentChildren;
 }

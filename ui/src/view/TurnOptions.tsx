@@ -1,4 +1,4 @@
-/** How the next message runs: the permission mode, and where code runs. */
+/** The options of the next message: which calls need the user's approval, and where code runs. */
 import { useEffect } from "preact/hooks";
 import type { Permission } from "../conversation/composerState";
 import type { Where } from "../conversation/preferences";

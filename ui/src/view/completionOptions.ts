@@ -7,7 +7,7 @@ import { trans } from "../translation/translation";
 export interface Option {
   name: string;
   help: string;
-  /** The text that replaces what was typed. */
+  /** The text that replaces what the user typed. */
   text: string;
   take: () => void;
 }

@@ -40,7 +40,7 @@ export function useDecision(approval: Approval | null): Deciding {
   return { decide, sending, problem };
 }
 
-/** The text of the call that the user may change; null if there is none. */
+/** The argument of the call that the user may change before approving it, such as code; null if there is none. */
 export function editableText({ editable, arguments: given }: Approval): string | null {
   const text = editable ? given[editable] : null;
   return typeof text === "string" ? text : null;

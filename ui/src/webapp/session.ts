@@ -20,8 +20,8 @@ export async function isUnknownHere(server: ServerSettings): Promise<boolean> {
 
 export type LoginResult = "done" | "wrong" | "narrow" | "failed" | "offline";
 
-/** Log in with a token, which the server replaces by a cookie that no script can read. "narrow": the token may not be
- * used for conversations. */
+/** Log in with a token, which the server replaces by a cookie that no script can read. The result "narrow" means that
+ * the token does not allow conversations. */
 export async function logIn(server: ServerSettings, token: string, page: Document = document): Promise<LoginResult> {
   const xsrf = /(?:^|; )_xsrf=([^;]+)/.exec(page.cookie)?.[1] ?? "";
   const init: RequestInit = {

@@ -29,9 +29,10 @@ export interface StoredTurns extends Omit<schema.Turns, "turns" | "waiting"> {
   waiting: StoredTurn[];
 }
 
-/** `sessions/{id}/meanwhile?since=SECONDS&kernel=ID`: what happened while the user was away. `lost.sandbox` and
- * `lost.kernel` say why variables are gone (empty if they are not); `lost.pieces` is the number of code pieces that
- * would restore those of the sandbox (`POST sessions/{id}/rebuild`). */
+/** The response of `sessions/{id}/meanwhile?since=SECONDS&kernel=ID`: what happened while the user was away.
+ * `lost.sandbox` and `lost.kernel` say why variables of the sandbox and of the kernel no longer exist (empty if they
+ * exist); `lost.pieces` is the number of pieces of code that would restore those of the sandbox (`POST
+ * sessions/{id}/rebuild`). */
 export interface Meanwhile extends Omit<schema.Meanwhile, "approvals"> {
   approvals: WaitingApproval[];
 }

@@ -5,11 +5,11 @@ import type * as schema from "./schema";
 export type ClientMessage =
   Required<schema.Follow> | schema.Unfollow | schema.Watch | schema.Serve | schema.Unserve | schema.Ping;
 
-/** The calls that this page can run for the notebook of a kernel. */
+/** The tool calls that this page can run in the notebook of a kernel. */
 export type Serving = Omit<schema.Serve, "do">;
 
-/** What changed in a session. After `deleted` and `cleared` nothing is left; after the others the client should load
- * the session again. */
+/** What changed in a session. After `deleted` the session no longer exists, after `cleared` it has no turns; after the
+ * others the client should load the session again. */
 type ChangeKind = "title" | "described" | "branch" | "undone" | "cleared" | "outputs" | "compacted" | "deleted";
 
 /** A question that waits for the user; its details are in an event of the turn. */
