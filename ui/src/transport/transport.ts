@@ -54,7 +54,8 @@ export interface Transport {
   ): Promise<Answer>;
 
   /** Send a POST whose response is a stream of events, and call `listener` with the data of each event. Absent if the
-   * host has no streams. Rejects with ApiError, also when `stop` is aborted. */
+   * host has no streams. Rejects with ApiError, also when `stop` is aborted; if the connection ends within the stream,
+   * it rejects with the error of `fetch`. */
   lines?(path: string, body: unknown, listener: (line: unknown) => void, stop?: AbortSignal): Promise<void>;
 
   /** Reconnect at once, without waiting for the next automatic attempt. Absent if the transport does not reconnect by
