@@ -1,6 +1,8 @@
-"""Recognizes a table whose rows have a quantity and a price and no amount, and states how code computes the amount.
+"""Recognizes a table whose rows have a quantity and a price but no amount, and writes the line of code that computes
+the amounts.
 
-A small model that is asked for the revenue sums the prices otherwise. Standard library only, without imports from this
+A small model that is asked for the revenue otherwise sums the prices. The code-fence protocol for small models puts the
+line into code that lacks it. Standard library only, without imports from this
 package: the server sends the source of this file into kernels that do not have it.
 """
 
@@ -24,7 +26,7 @@ CAMEL = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])")
 
 
 def describe_amount(table: str, labels: Iterable[object]) -> str:
-    """Return the line that says how code computes the amounts of the rows of ``table``; an empty string if the table
+    """Describe how code computes the amounts of the rows of ``table``; an empty string if the table
     has not exactly one column of quantities and one of prices, or if a column may have the amounts. ``labels`` are the
     columns with numbers."""
     words = {label: _words(label) for label in labels if isinstance(label, str)}
@@ -33,8 +35,8 @@ def describe_amount(table: str, labels: Iterable[object]) -> str:
     amounts = [label for label, text in words.items() if label not in prices and AMOUNT.search(text)]
     if len(quantities) != 1 or len(prices) != 1 or amounts:
         return ""
-    product = f"{table}[{quantities[0]!r}] * {table}[{prices[0]!r}]"
-    return f"{product} is the amount of each row (revenue, sales, spending)."
+    line = f"{table}['amount'] = {table}[{quantities[0]!r}] * {table}[{prices[0]!r}]"
+    return f"{table} has no column of amounts (revenue, sales, spending). Compute it first: {line}"
 
 
 def _words(label: str) -> str:

@@ -80,12 +80,6 @@ AMOUNT = (
     r"|meisten|wenigsten|höchste\w*|niedrigste\w*|größte\w*|kleinste\w*|durchschnittliche\w*|mittlere\w*|gesamte\w*"
 )
 """Words after which a label means the numbers of the column: "sold the most units", "den höchsten Umsatz"."""
-ROW_AMOUNT = re.compile(r"\[(['\"])(?P<quantity>.+?)\1\] \* \w+\[(['\"])(?P<price>.+?)\3\] is the amount of each row")
-"""Matches the columns whose product is the amount of a row, in the facts about a table (``file_facts.row_amounts``)."""
-REVENUE = re.compile(
-    r"\b(?:revenue|turnover|spen[dt]|spending|total sales|sales (?:volume|value)|umsatz\w*)\b", re.IGNORECASE
-)
-"""Finds a sentence that asks for the amounts of rows."""
 WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
 """Matches code that uses columns without naming them."""
 FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
@@ -140,9 +134,6 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     labels, sentences = _labels(facts), list(_sentences(question))
     values = {label: text for label, text in _values(facts) if label in labels}
     found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
-    amounts = [match for text in facts for match in ROW_AMOUNT.finditer(text)]
-    if not all(_uses(program.code, match["quantity"]) and _uses(program.code, match["price"]) for match in amounts):
-        found += filter(REVENUE.search, sentences)
     unused = [name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question)]
     unused += _unused_loop_variables(program)
     words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}

@@ -18,7 +18,7 @@ from agent_kernel.core.file_facts.row_amounts import describe_amount
     ],
 )
 def test_a_quantity_and_a_price_give_the_amount(labels: list[object], product: str) -> None:
-    assert describe_amount("t", labels) == f"{product} is the amount of each row (revenue, sales, spending)."
+    assert describe_amount("t", labels).endswith(f". Compute it first: t['amount'] = {product}")
 
 
 @pytest.mark.parametrize(
