@@ -42,7 +42,8 @@ export function mount(element: HTMLElement, host: PanelHost): Mounted {
   };
 }
 
-/** Review changes in the cells of the notebook, if the host can draw there. `element` is the one of the mounted panel. */
+/** Show the agent's changes at the cells of the notebook, if the host can draw there; otherwise returns null. `element`
+ * is the element that the panel is mounted in. */
 export function reviewInNotebook(
   element: HTMLElement,
   host: PanelHost,

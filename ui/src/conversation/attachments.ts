@@ -14,14 +14,15 @@ export class Attachments {
   readonly all = signal<readonly Attachment[]>([]);
   /** Why the last file was not accepted; empty if it was. */
   readonly problem = signal("");
-  /** Attachments of the draft while an earlier message is edited. */
+  /** The attachments of the draft, kept here while the user edits an earlier message. */
   #aside: readonly Attachment[] = [];
   readonly #stops = new Map<string, AbortController>();
   #made = 0;
 
   constructor(private readonly transport: Transport) {}
 
-  /** Images are shown to the model; any other file is put into the working directory. */
+  /** Attach files to the message. The model sees the images; any other file is uploaded, and the turn copies it into
+   * the work directory of the agent's code. */
   async take(files: Iterable<File>, session: string): Promise<void> {
     this.problem.value = "";
     for (const file of files) {
@@ -57,7 +58,7 @@ export class Attachments {
     );
   }
 
-  /** Put the attachments of the draft aside while an earlier message is edited. */
+  /** Hide the attachments of the draft while the user edits an earlier message. */
   setAside(): void {
     this.#aside = this.all.value;
     this.all.value = [];
@@ -69,8 +70,9 @@ export class Attachments {
     this.#aside = [];
   }
 
-  /** Put the attachments of a sent message before the current ones, or, with `aside`, before those of the draft while
-   * an earlier message is edited. Images that this page does not hold are fetched from the store. */
+  /** Return the attachments of a sent message to the composer, before those that are there. With `aside`, they are put
+   * before the attachments of the draft, which are hidden while the user edits an earlier message. Images that this
+   * page does not hold are fetched from the store. */
   async takeAgain({ attached, media = [], inputs = [], view }: Entry, aside = false): Promise<void> {
     if (attached) {
       this.#prepend(attached, aside);
@@ -168,7 +170,7 @@ export class Attachments {
 
 const isFetched = (one: Attachment): boolean => one.kind === "image" && !one.data;
 
-/** A folder that is dropped looks like a file until it is read. */
+/** Whether the page can read the file. The browser passes a dropped folder as a file too, and only reading it fails. */
 function isReadable(file: Blob): Promise<boolean> {
   return new Promise((resolve) => {
     const reader = new FileReader();

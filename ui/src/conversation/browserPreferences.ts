@@ -1,5 +1,5 @@
-/** The preferences for a page without settings of its own: the browser stores which key sends a message; the others
- * have their defaults. */
+/** The user's preferences outside JupyterLab, where the panel has no settings editor: the browser stores which key
+ * sends a message; all other preferences have their defaults. */
 import { computed, signal } from "@preact/signals";
 import { DEFAULTS, storedSendKey, type Preferences, type PreferenceStore } from "./preferences";
 

@@ -8,7 +8,8 @@ type Work = () => Promise<void>;
 export const catchApiError = (failure: Signal<ApiError | null>, work: Work): Promise<void> =>
   catchApiErrorWhile(() => true, failure, work);
 
-/** Like `catchApiError`, but ignores the error if `still()` is false when it occurs: the user has moved on. */
+/** Like `catchApiError`, but ignores the error if `still()` is false when the error occurs, for example because the
+ * panel shows another notebook by then. */
 export async function catchApiErrorWhile(
   still: () => boolean,
   failure: Signal<ApiError | null>,

@@ -13,7 +13,7 @@ export interface Command {
   /** The group in the menu; empty for a command that can only be typed. */
   group: "session" | "history" | "document" | "panel" | "";
   enabled: (desk: Desk) => boolean;
-  /** Whether a message comes next, so that the focus moves to the message field. */
+  /** Whether the user writes a message after this command, so that the focus moves to the message field. */
   isBeginning?: true;
   /** `rest` is the text after the name. */
   run: (desk: Desk, rest: string) => Promise<void> | void;

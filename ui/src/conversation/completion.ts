@@ -1,7 +1,7 @@
 /** Completion of `/` commands and `@` mentions. The functions have no side effects. */
 export interface Completion {
   kind: "command" | "mention";
-  /** Offset of the `/` or `@`, and offset after the last letter. */
+  /** Offset of the `/` or `@` in the text, and offset after the last letter. */
   from: number;
   to: number;
   query: string;
@@ -10,7 +10,8 @@ export interface Completion {
 const COMMAND = /^\/([a-z-]*)$/i;
 const MENTION = /(?:^|[\s(,;:])@([\p{L}_][\p{L}\p{N}_.]*)?$/u;
 
-/** Find what is being completed at the caret. A command is the first word of a message; a mention is any word. */
+/** Find the command or mention that the user is typing at the caret. A command is the first word of a message; a
+ * mention is any word. */
 export function findCompletion(text: string, caret: number): Completion | null {
   const before = text.slice(0, caret);
   const command = COMMAND.exec(before);

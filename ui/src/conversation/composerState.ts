@@ -21,7 +21,8 @@ const MAX_OUTPUT = 4_000;
 const MAX_CELLS = 12;
 const GONE = "turn_not_found";
 
-/** Parts of the notebook that are sent with a message unless the user removes them. */
+/** A part of the notebook that is sent with a message unless the user removes it: the active cell, the selected cells,
+ * or the newest error. */
 type Side = "cell" | "cells" | "error";
 
 interface SideChip {
@@ -33,11 +34,13 @@ interface SideChip {
 export class ComposerState {
   readonly text = signal("");
   readonly attachments: Attachments;
-  /** Parts of the context that the user removed from the message, and parts that the user named with `@`. */
+  /** `off` has the parts of the notebook that the user removed from the message, `wanted` those that the user added
+   * with `@`. */
   readonly off = signal<ReadonlySet<Side>>(new Set());
   readonly wanted = signal<ReadonlySet<Side>>(new Set());
   readonly sides: ReadonlySignal<readonly SideChip[]>;
-  /** The error that a message took along or that the user removed from one. Later messages take it only if asked to. */
+  /** Key of the cell error that the user last sent with a message or removed from one. Later messages contain this
+   * error only if the user adds it. */
   readonly #settledError = signal("");
   readonly permission = signal<Permission>("auto");
   readonly where: Signal<Where>;
@@ -90,7 +93,7 @@ export class ComposerState {
     this.wanted.value = new Set([...this.wanted.value, side]);
   }
 
-  /** The error of a cell that the agent corrects needs no message any more. */
+  /** Stop sending the newest error with messages if the agent corrects its cell. */
   #settle({ cell }: { cell: string }): void {
     const newest = untracked(() => this.conversation.notebook?.lastError?.value ?? null);
     if (newest && newest.id === cell) this.#settledError.value = errorKey(newest);
@@ -110,7 +113,8 @@ export class ComposerState {
     this.conversation.editing.value = null;
   }
 
-  /** Send a message. Text that the server does not accept stays in the composer, or returns to it. */
+  /** Send a message. Returns whether the server accepted it; otherwise the text stays in the composer or returns to
+   * it. */
   async send(prompt = this.text.value.trim()): Promise<boolean> {
     if (!prompt) return false;
     if (this.attachments.pending) {
@@ -145,8 +149,8 @@ export class ComposerState {
     return taken;
   }
 
-  /** Restore what the server did not accept. If the turn to be changed no longer exists, the text becomes a new
-   * message. */
+  /** Return a message that the server did not accept to the composer. If it was to replace a turn that no longer
+   * exists, its text becomes a new message. */
   #giveBack(typed: string, attached: readonly Attachment[], edited: Entry | null): void {
     const { editing, failure, message: said } = this.conversation;
     if (edited && failure.value?.body.code !== GONE) {

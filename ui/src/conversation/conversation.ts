@@ -22,7 +22,7 @@ import { trans } from "../translation/translation";
 export { replaceOptions as replacing, type Draft, type Entry };
 
 const PAGE = 20;
-const LOOSE = "session without a notebook"; // the storage key of its id
+const LOOSE = "session without a notebook"; // the key in `tabStorage` for the id of this session
 
 export class Conversation {
   readonly session = signal<Session | null>(null);
@@ -44,7 +44,7 @@ export class Conversation {
   readonly notes = signal<NonNullable<Draft["context"]>>([]);
   readonly corrections: Corrections;
   readonly outgoing: Outgoing;
-  /** The current notebook; both empty without one. */
+  /** The kernel id and the path of the current notebook; both are empty without a notebook. */
   readonly place = signal({ kernel: "", path: "" });
   readonly #transport: Transport;
   #visit = 0;
@@ -139,7 +139,7 @@ export class Conversation {
     else await this.bind(this.place.value.kernel, this.place.value.path);
   }
 
-  /** Load the binding again, after the notebook got another session or its facts changed. */
+  /** Load the binding again, and show the session that the notebook is bound to now. */
   async rebind(): Promise<void> {
     if (!this.query) return;
     await this.#ask(async ({ session }) => {
@@ -161,14 +161,14 @@ export class Conversation {
     });
   }
 
-  /** Returns whether the server accepted the draft. `shown` overrides fields of its entry. */
+  /** Send a draft. Returns whether the server accepted it. `shown` overrides fields of the entry. */
   async send(draft: Draft, shown: Partial<Entry> = {}): Promise<boolean> {
     const bound = this.notebook?.bound.value ?? null;
     const still = this.#still();
     let taken = false;
     await catchApiErrorWhile(still, this.failure, async () => {
       const session = this.session.value ?? (await this.#withoutKernel());
-      if (bound?.kernel) await this.#transport.servesKernel?.(bound.kernel); // or the turn has no tools for cells
+      if (bound?.kernel) await this.#transport.servesKernel?.(bound.kernel); // else the turn has no tools for cells
       const body = turnBody(draft, session?.id, bound?.kernel, this.rules.apply(this.preferences.values.value));
       const started = await this.#transport.request<Started | Stored>("POST", "turns", body);
       taken = true;
@@ -249,7 +249,7 @@ export class Conversation {
     this.#endWatch = this.#transport.watch({ session }, this.#heard);
   }
 
-  /** Request the binding of the current notebook. `found` is called only if it is still the current one. */
+  /** Request the binding of the current notebook. `found` is not called if the notebook changes before the response. */
   async #ask(found: (binding: Binding) => Promise<void>): Promise<void> {
     const still = this.#still();
     await catchApiErrorWhile(still, this.failure, async () => {
@@ -260,7 +260,7 @@ export class Conversation {
     });
   }
 
-  /** Return a function that tells whether the notebook that is current now is still the current one. */
+  /** Return a function that says, at each later call, whether the notebook of this moment is still the current one. */
   #still(): () => boolean {
     const visit = this.#visit;
     return () => visit === this.#visit;
@@ -293,7 +293,7 @@ export class Conversation {
     });
   }
 
-  /** `asked`: ids of the turns that were shown when the page was requested. */
+  /** Show a page of turns. `asked` has the ids of the turns that were shown when the page was requested. */
   #show(page: StoredTurns, asked: ReadonlySet<string>): void {
     const shown = this.entries.value;
     if (pageStart(shown, page) === 0) this.older.value = page.older;
@@ -360,7 +360,7 @@ export class Conversation {
   #add(turn: string, session: string, about: Partial<Entry>): void {
     const known = this.entries.value.find((entry) => entry.id === turn);
     if (known) {
-      // The event that the turn was opened arrived before the response to `POST turns`.
+      // The news `turn.opened`, which has no prompt, arrived before the response to `POST turns`.
       if (!about.prompt) return;
       this.entries.value = this.entries.value.map((entry) => (entry === known ? { ...known, ...about } : entry));
       return;

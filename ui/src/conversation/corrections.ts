@@ -1,5 +1,5 @@
-/** Corrections of failed cells that this page asked for. They are not stored: a page that is loaded again does not have
- * them, and the turn shows the code that ran. */
+/** Corrections of failed cells that the user requested in this page. They are not stored: a page that is loaded again
+ * does not have them, and the turn shows the code that ran. */
 import { signal, type Signal } from "@preact/signals";
 import type { NotebookHost } from "../notebook/notebook";
 import type { Change } from "../turn/cellChanges";
@@ -9,7 +9,8 @@ export class Corrections {
   /** The proposed edits, at most one for each turn. */
   readonly proposed = signal<readonly Change[]>([]);
 
-  /** The cell whose correction was asked for last; an object of its own for each time. */
+  /** The cell for which the user last requested a correction. Each request sets a new object, so that effects run even
+   * if the cell is the same. */
   readonly asked = signal({ cell: "" });
 
   constructor(
@@ -17,7 +18,8 @@ export class Corrections {
     private readonly message: Signal<string>,
   ) {}
 
-  /** Correct a failed cell in its kernel, and propose the result. False if the kernel cannot do that. */
+  /** Correct a failed cell in its kernel, and propose the corrected cell as an edit. Returns false if the kernel cannot
+   * correct cells. */
   async ask(cell: string, words = ""): Promise<boolean> {
     this.asked.value = { cell };
     const fix = await this.notebook?.fix?.(cell, words);

@@ -1,4 +1,5 @@
-/** An entry of the conversation, one for each turn, and the draft that becomes one. */
+/** An entry of the conversation, one for each turn, and the draft of a message, which becomes an entry when it is
+ * sent. */
 import type { Signal } from "@preact/signals";
 import type { TurnView } from "../turn/turn";
 import type { StoredTurn } from "../wire/bodyTypes";
@@ -13,7 +14,8 @@ interface VariableAttachment {
   summary: string;
 }
 
-/** `part` is the uploaded fraction, 0 to 1; `id` is the server's, set when the upload is complete. */
+/** `part` is the uploaded fraction, 0 to 1; `id` is the id that the server gives the file, empty until the upload is
+ * complete. */
 export interface FileAttachment {
   kind: "file";
   key: string;
@@ -24,7 +26,7 @@ export interface FileAttachment {
   failure: string;
 }
 
-/** `data` is base64; empty while it is being fetched from the server. */
+/** `data` is the image in base64; empty while the image is being fetched from the server. */
 export interface ImageAttachment {
   kind: "image";
   key: string;
@@ -94,5 +96,5 @@ export const turnBody = (
   ...draft.options,
 });
 
-/** What a stored turn was asked, as fields of its entry. */
+/** The prompt of a stored turn and what was sent with it, as fields of an `Entry`. */
 export const promptOf = ({ prompt, context, media, inputs }: StoredTurn) => ({ prompt, context, media, inputs });

@@ -1,20 +1,21 @@
-/** Merges the newest page of a session into the entries that are shown. */
+/** Merges the newest page of a session's turns, as the server sends it, into the entries that the panel shows. */
 import { isRunning, applyEvent, emptyTurn, keepUnsaved, type TurnView } from "../turn/turn";
 import type { StoredTurn, StoredTurns } from "../wire/bodyTypes";
 import type { Entry } from "./entry";
 
-/** Index at which the page starts among the entries that are shown. Entries before it are of earlier pages. */
+/** Index in `shown` of the first turn of the page; 0 if this turn is not shown. Entries before this index belong to
+ * earlier pages. */
 export const pageStart = (shown: readonly Entry[], page: StoredTurns): number =>
   Math.max(
     0,
     shown.findIndex((entry) => entry.id === page.turns[0]?.turn),
   );
 
-/** Return the entries to show after the server has sent `page`, the newest turns of a session. `shown` are the entries
- * that are shown now; those that the page should have and does not have are removed. `asked` has the ids of the turns
- * that were shown when the page was requested: a running turn that is not on the page stays if it is not among them,
- * because it was sent later. `made` returns the entry for a turn of the page; it receives the entry that is shown for the
- * turn, if there is one, so that this entry keeps its identity. */
+/** Return the entries to show after the server has sent `page`, the newest turns of a session. Entries of earlier pages
+ * stay. The turns of the page replace the other entries, except for a running turn that is not on the page: it stays if
+ * its id is not in `asked`, the ids of the turns that were shown when the page was requested, because the user sent it
+ * after the request. `made` returns the entry for a turn of the page; its argument `shown` is the entry that the panel
+ * shows for this turn, and `made` may return it so that it is not drawn again. */
 export function mergePage(
   shown: readonly Entry[],
   page: StoredTurns,
@@ -32,24 +33,26 @@ export function mergePage(
   ];
 }
 
-/** Messages that were shown as queued and are not on the page any more. */
+/** The entries of `before` that were waiting in the queue and are missing in `now`: the server no longer has them. */
 export const lostMessages = (before: readonly Entry[], now: readonly Entry[]): readonly Entry[] =>
   before.filter(
     (entry) => !now.some(({ id }) => id === entry.id) && isRunning(entry.view.value) && !entry.view.value.model,
   );
 
-/** Remove the turns that are not on the branch of the turn `by`, which replaces `turn`. Null if nothing changes. */
+/** Remove the turn `turn` and all entries between it and the turn `by`, which replaces it on a new branch. Returns null
+ * if one of the two turns is not shown or `by` is not after `turn`. */
 export function removeReplaced(shown: readonly Entry[], turn: string, by: string): readonly Entry[] | null {
   const place = shown.findIndex((entry) => entry.id === turn);
   const until = shown.findIndex((entry) => entry.id === by);
   return place < 0 || until <= place ? null : [...shown.slice(0, place), ...shown.slice(until)];
 }
 
-/** The text that was arriving when a server was killed. The store has only the completed steps of such a turn. */
+/** Keeps the text that this page has received of unfinished turns. If the server is killed during a turn, the store has
+ * only the completed steps of the turn, not the text that was arriving. */
 export class UnsavedText {
   readonly #views = new Map<string, TurnView>();
 
-  /** Keep what is shown of turns whose end is not known. */
+  /** Keep the views of entries that are still running, or whose last text is not in the store. */
   remember(entries: readonly Entry[]): void {
     for (const { id, view } of entries) {
       if (isRunning(view.value) || view.value.unsaved) this.#views.set(id, view.value);

@@ -58,7 +58,8 @@ export class Absence {
     this.news.value = null;
   }
 
-  /** `dry`: return what would run, without running it. */
+  /** Run the code again that created the variables of the sandbox. With `dry`, the server returns what would run and
+   * runs nothing. */
   async rebuild(session: string, dry: boolean): Promise<Rebuilt> {
     return await this.transport.request<Rebuilt>("POST", `sessions/${session}/rebuild`, { dry_run: dry });
   }

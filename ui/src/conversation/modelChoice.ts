@@ -10,7 +10,7 @@ import { trans } from "../translation/translation";
 interface Pulling {
   name: string;
   stage: string;
-  /** 0 to 1; null if unknown. */
+  /** The fraction that is downloaded, 0 to 1; null if it is unknown. */
   fraction: number | null;
   message: string;
   failure: string;
@@ -28,7 +28,7 @@ export class Engine {
   readonly models = signal<Models | null>(null);
   readonly pulling = signal<Pulling | null>(null);
   readonly failure = signal<ApiError | null>(null);
-  /** The latest value from the server, from the binding or from the list of models. */
+  /** The model of the session, as the server sent it last with the binding or with the list of models. */
   readonly current: ReadonlySignal<CurrentEngine | null>;
   /** The model that the next turn needs and that is not on this machine. */
   readonly missing: ReadonlySignal<Model | null>;
@@ -104,13 +104,14 @@ export class Engine {
     });
   }
 
-  /** The binding, or without a notebook the session, which has its own model. */
+  /** What the list of models is requested for: the binding of the notebook, or without a notebook the id of the
+   * session, which has its own model. */
   #about(): Binding | string | null {
     const { binding, query, session } = this.conversation;
     return query ? binding.value : (session.value?.id ?? null);
   }
 
-  /** `name`: an engine or a model; empty for the default of the server. */
+  /** Choose the model of the session. `name` is an engine or a model; empty for the default of the server. */
   async choose(name: string): Promise<void> {
     await catchApiError(this.failure, async () => {
       const session = this.conversation.session.value ?? (await this.#begin());
@@ -156,7 +157,8 @@ export class Engine {
   }
 }
 
-/** The connection may end within a stream; that is not an ApiError. */
+/** The body of the error of a download. If the connection ends within the stream, the error is no ApiError, and the
+ * body says that the connection was lost. */
 const body = (error: unknown) =>
   error instanceof ApiError
     ? error.body

@@ -1,4 +1,5 @@
-/** The model servers that the user added on the server. A key is only sent to the server, never kept in the page. */
+/** The model servers that the user has added to this Jupyter server. The page sends the key of a model server to the
+ * Jupyter server and does not keep it. */
 import { signal } from "@preact/signals";
 import type { Transport } from "../transport/transport";
 import type { ModelServer, ModelServers as List, ProbeReport } from "../wire/schema";
@@ -6,7 +7,7 @@ import type { ModelServer, ModelServers as List, ProbeReport } from "../wire/sch
 export interface ServerFields {
   url: string;
   model: string;
-  /** Null keeps the key that is stored for the name and the address. */
+  /** The key of the model server. Null keeps the key that is stored for this name and address. */
   key: string | null;
 }
 
@@ -20,7 +21,8 @@ export class ModelServers {
     this.all.value = (await this.transport.request<List>("GET", "model_servers")).servers;
   }
 
-  /** What `agent-kernel doctor --model` finds out about a server, and the models that it lists. */
+  /** Test a model server as `agent-kernel doctor --model` does. The report also has the models that the server
+   * lists. */
   async probe(fields: ServerFields): Promise<ProbeReport> {
     return await this.transport.request<ProbeReport>("POST", "model_servers/probe", fields);
   }

@@ -1,5 +1,4 @@
-/** Messages that this page sent: how they are stopped, and those that return to the composer because they never became
- * turns. */
+/** Stops messages that this page sent, and keeps those that never became turns until the composer takes them back. */
 import { batch, signal, type Signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { ErrorBody } from "../wire/events";
@@ -22,7 +21,7 @@ export class Outgoing {
     this.#mine.add(turn);
   }
 
-  /** Cancel turns, the last one first, so that none starts because the one before it ended. */
+  /** Cancel turns, the last one first: otherwise a queued turn would start when the turn before it is cancelled. */
   async cancel(turns: readonly string[]): Promise<void> {
     await catchApiError(this.failure, async () => {
       for (const turn of [...turns].reverse()) {
@@ -32,7 +31,8 @@ export class Outgoing {
     });
   }
 
-  /** Return the message of a turn that the store does not have. */
+  /** Remove the entry of a turn that the store does not have. If this page sent the turn or removed it from the queue,
+   * its message goes to `unsent` and the error to `failure`. */
   giveBack(turn: string, error: ErrorBody | null): void {
     const entry = this.entries.value.find(({ id }) => id === turn);
     if (!entry) return;

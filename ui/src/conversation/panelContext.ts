@@ -1,5 +1,5 @@
-/** What every component of the panel may use: the conversation, and the host that the panel is mounted in. It is a
- * file of its own, so that Markdown and media can use it without importing the panel. */
+/** What every component of the panel may use: the conversation, and the host that the panel is mounted in. It is a file
+ * of its own, so that the modules for Markdown and media can use it without importing the panel. */
 import type { ReadonlySignal } from "@preact/signals";
 import { createContext } from "preact";
 import { useContext } from "preact/hooks";
@@ -12,34 +12,34 @@ import type { Desk } from "./panelState";
 
 export interface Drawing {
   svg: string;
-  /** The title that the source gives; empty without one. */
+  /** The title that the source of the diagram gives; empty if it gives none. */
   title: string;
-  /** The colour that the drawing is made for. */
+  /** The background colour for which the drawing's colours were chosen. */
   background: string;
 }
 
 /** Draws Mermaid diagrams. */
 export interface DiagramLibrary {
-  /** Changes when drawings have to be made again, in the colours of another theme. */
+  /** The theme of the page. When it changes, drawings have to be made again in the colours of the new theme. */
   readonly theme: ReadonlySignal<string>;
   /** Rejects if the source cannot be drawn. */
   draw(source: string): Promise<Drawing>;
 }
 
-/** Where the panel is mounted: JupyterLab, or a widget in a cell. */
+/** What the page around the panel provides: JupyterLab, a widget in a cell, or the web page of `agent-kernel serve`. */
 export interface PanelHost {
   transport: Transport;
-  /** Null where no notebook is in reach. */
+  /** Null for a panel without a notebook, as in the web page of `agent-kernel serve`. */
   notebook: NotebookHost | null;
-  /** Absent where the browser keeps the preferences. */
+  /** The user's preferences. Absent if the browser keeps them (`BrowserPreferences`). */
   preferences?: PreferenceStore;
-  /** Absent for English. */
+  /** The translation of the panel's texts. Absent for English. */
   translation?: Translation;
-  /** Absent where the host has no library for diagrams; they are then shown as code. */
+  /** The library that draws diagrams. Absent if the host has none; diagrams are then shown as code. */
   diagrams?: DiagramLibrary;
-  /** Bring the panel to the front. Absent where it is always there. */
+  /** Bring the panel to the front. Absent if the panel is always visible. */
   show?: () => void;
-  /** End the login of this browser. Absent where the host has a way of its own, or no login. */
+  /** End the login of this browser. Absent if the host has its own button for that, or has no login. */
   logOut?: () => void;
 }
 

@@ -169,7 +169,7 @@ export class Desk {
   }
 }
 
-/** The text of the confirmation before code runs again. */
+/** The text that asks the user before code runs again to restore the variables of the sandbox. */
 function rebuildQuestion(pieces: readonly Piece[]): string {
   const seconds = Math.ceil(pieces.reduce((sum, piece) => sum + piece.seconds, 0));
   const effects = pieces.filter((piece) => piece.effects.length > 0).length;

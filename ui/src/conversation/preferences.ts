@@ -6,12 +6,13 @@ import { browserStorage } from "./browserStorage";
 export type Where = "live" | "draft" | "sandbox";
 
 export interface Preferences {
-  /** Where code of a message runs, if the message does not say. */
+  /** Where code runs in the turn of a message, unless the user chooses another place for the message. */
   place: Where;
-  /** How many programs are compared; `server` leaves it to the configuration of the server. */
+  /** How many Python programs the model writes for a question before one is used; `server`: as the server is
+   * configured. */
   effort: "server" | "quick" | "auto" | "thorough";
   sendKey: "enter" | "ctrl-enter";
-  /** Read by the model in every turn that this page starts. */
+  /** Instructions of the user that the model reads in every turn that this page starts. */
   instructions: string;
   /** Whether tokens and seconds are shown below an answer. */
   showFacts: boolean;
@@ -28,19 +29,20 @@ export const DEFAULTS: Preferences = {
 export interface PreferenceStore {
   readonly values: ReadonlySignal<Preferences>;
   setSendKey(key: Preferences["sendKey"]): void;
-  /** Show the place where all of them are changed. Absent without such a place. */
+  /** Open the editor for all preferences. Absent if the host has none. */
   open?(): void;
 }
 
 const ENTER = "enter makes a new line";
 
-/** Which key sends a message, as this browser stored it. JupyterLab copies it into its settings. */
+/** Which key sends a message, as this browser stored it. JupyterLab moves the stored value into its own settings. */
 export const storedSendKey = {
   read: (): Preferences["sendKey"] => (browserStorage.read(ENTER) ? "ctrl-enter" : "enter"),
   write: (key: Preferences["sendKey"]): void => browserStorage.write(ENTER, key === "enter" ? "" : "1"),
 };
 
-/** Returns the given values that have the right type, and the default for every other. Instructions are cut to the length that the server accepts. */
+/** Returns the given values that have the right type, and the default for every other. Instructions are cut to the
+ * length that the server accepts. */
 export function toPreferences(given: Readonly<Record<string, unknown>>): Preferences {
   const { place, effort, sendKey, instructions, showFacts } = given;
   return {

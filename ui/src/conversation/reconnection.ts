@@ -2,8 +2,8 @@
 import { effect, untracked, type ReadonlySignal } from "@preact/signals";
 import type { Close, Connection } from "../transport/transport";
 
-/** Call `back` each time that the connection is online again after it was lost. It counts as lost only while there is
- * something that `needs` it. */
+/** Call `back` each time that the connection is online again after a loss. A loss counts only if `needs()` was true at
+ * some time during it. */
 export function onReconnect(connection: ReadonlySignal<Connection>, needs: () => boolean, back: () => void): Close {
   let lost = false;
   return effect(() => {

@@ -5,7 +5,7 @@ import { Frames } from "../turn/frameBatcher";
 import type { TurnView } from "../turn/turn";
 import type { Bodies, ErrorBody, TurnEvent } from "../wire/events";
 
-/** What the conversation does on events of a turn, besides drawing them. */
+/** Callbacks for what the conversation does on events of a turn, besides drawing them. */
 interface TurnObserver {
   /** The turn is queued or its prompt is stored, so the server can return its prompt now. */
   told: () => void;
@@ -23,7 +23,8 @@ export class RunningTurns {
 
   constructor(private readonly transport: Transport) {}
 
-  /** `follower` receives an event before it is drawn. */
+  /** Follow the events of a turn and draw them into `view`. The callbacks of `follower` are called before an event is
+   * drawn. */
   begin(turn: string, session: string, view: Signal<TurnView>, follower: TurnObserver): void {
     let reached: "queue" | "start" | "model" = "queue";
     const heard = (event: TurnEvent) => {

@@ -1,4 +1,5 @@
-/** What the server has fixed, which wins over the user's preferences: where code may run, and its own instructions. */
+/** Rules of the server, which take precedence over the user's preferences: where code may run, and the server's own
+ * instructions. */
 import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Permissions } from "../wire/schema";
@@ -6,7 +7,7 @@ import type { Preferences, Where } from "./preferences";
 
 export type Rules = Pick<Permissions, "policy" | "effort" | "instructions">;
 
-/** From the place where code can do the most to the one where it can do the least. */
+/** The places where code can run, ordered by what the code can reach, the most first. */
 const PLACES: readonly Where[] = ["live", "draft", "sandbox"];
 
 export class ServerRules {
@@ -23,18 +24,20 @@ export class ServerRules {
     }
   }
 
-  /** Returns who forbids that code runs in `place` (your kernel, a draft or the sandbox); an empty string if it is allowed. */
+  /** Returns who forbids that code runs in `place` (your kernel, a draft or the sandbox); an empty string if it is
+   * allowed. */
   denial(place: Where): string {
     const ruling = this.current.value?.policy[`python.${place}`];
     return ruling?.permission === "deny" ? ruling.because : "";
   }
 
-  /** What the user prefers, as far as the server allows it. */
+  /** The user's preferences, with another place for code if the server forbids the preferred one. */
   apply(preferences: Preferences): Preferences {
     return { ...preferences, place: this.nearest(preferences.place) };
   }
 
-  /** The place, or else the first one below it that is allowed. */
+  /** Returns `place` if the server allows it, otherwise the first allowed place after it in `PLACES`; `place` if none
+   * is. */
   nearest(place: Where): Where {
     const below = PLACES.slice(PLACES.indexOf(place));
     return below.find((one) => !this.denial(one)) ?? place;

@@ -1,5 +1,5 @@
-/** The stored sessions: find, rename, fork, branch, export and import. Which session is shown is up to `Conversation`.
- */
+/** The stored sessions: find, rename, fork, branch, export and import. `Conversation` decides which session is
+ * shown. */
 import { signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { Brief, Branch, Hit, Listed, Permissions, Session, Trust, UndoResult, Usage } from "../wire/schema";
@@ -40,7 +40,7 @@ export class Sessions {
     private readonly conversation: Conversation,
   ) {}
 
-  /** Search: sessions whose title matches, then sessions in which the words occur. */
+  /** Search sessions: first those whose title matches, then those in whose messages the words occur. */
   async find(words: string): Promise<void> {
     const asked = ++this.#asked;
     const name = encodeURIComponent(words.trim());
@@ -67,7 +67,8 @@ export class Sessions {
     if (this.conversation.session.value?.id === id) this.conversation.session.value = changed;
   }
 
-  /** Delete a session after a delay, so that the user can undo it; without delay when the list is closed. */
+  /** Delete a session after REGRET_MS, so that the user can undo it. When the list is closed, `flush` deletes it at
+   * once. */
   remove(id: string): void {
     this.leaving.value = new Set([...this.leaving.value, id]);
     this.#timers.set(
@@ -82,7 +83,7 @@ export class Sessions {
     this.leaving.value = new Set([...this.leaving.value].filter((other) => other !== id));
   }
 
-  /** Delete all sessions that wait for it now, because the user cannot undo it any more. */
+  /** Delete all sessions at once that wait to be deleted. Call this when the user can no longer undo it. */
   async flush(): Promise<void> {
     await Promise.all([...this.#timers.keys()].map((id) => this.#removed(id)));
   }
@@ -100,7 +101,7 @@ export class Sessions {
     await this.#show(made.id);
   }
 
-  /** Bind this notebook to a session. */
+  /** Bind the current notebook to a session and show it. */
   async openHere(id: string): Promise<void> {
     const { query } = this.conversation;
     if (query) await this.transport.request("PUT", `binding?${query}`, { session: id });
@@ -142,7 +143,7 @@ export class Sessions {
     return await this.transport.bytes(`sessions/${id}/export?format=${format}`);
   }
 
-  /** What an import of the document would add. */
+  /** Ask the server what an import of the document would add. Nothing is stored. */
   async preview(document: Blob): Promise<Record<string, unknown>> {
     const upload = this.#uploading();
     return (await upload<{ preview: Record<string, unknown> }>("sessions/import?preview=1", document)).preview;

@@ -1,5 +1,6 @@
-/** The agent's changes in the notebooks that are open in this page. A change is looked up in its own notebook, or, if
- * that was renamed, in the one open notebook that has its cell. */
+/** Status and undo of the agent's changes in the notebooks that are open in this page. A change belongs to the open
+ * notebook with the path that the change names, or, if none has this path, to the only open notebook that has its
+ * cell. */
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import type { Signal } from "@preact/signals";
 import type { ISharedNotebook } from "@jupyter/ydoc";
@@ -10,8 +11,8 @@ import { accept, edit, EditRefused, obstacle, place, standing, undo } from "./ed
 
 const TELL_AFTER_MS = 250;
 
-/** Increase `version` after changes of open notebooks, for several within `delay` milliseconds once. Returns a function
- * that reports another change. */
+/** Increase `version` when an open notebook has changed; several changes within `delay` milliseconds increase it once.
+ * Returns a function to call after a change that the notebooks do not report. */
 export function countChanges(tracker: INotebookTracker, version: Signal<number>, delay: number): () => void {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const changed = (): void => {

@@ -1,5 +1,6 @@
-/** Runs calls of turns in the notebooks that are open here: announces which tools the page can run, claims offered
- * calls, runs each at most once, and sends the result. A turn keeps its notebook, whichever tab is in front. */
+/** Runs tool calls of turns in the notebooks that are open here: announces which tools the page can run, claims calls
+ * that the server offers, runs each at most once, and sends the result. A call runs in the notebook of its turn, even
+ * if another tab is in front. */
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
 import { randomId } from "../transport/randomId";
 import { type Close, errorMessage, isApiError, type Transport } from "../transport/transport";
@@ -24,14 +25,15 @@ interface Grant {
 interface Followed {
   kernel: string;
   cell: string;
-  /** Calls that the user approved. */
+  /** Ids of the calls that the user approved. */
   approved: Set<string>;
   stop: AbortController;
   close: Close;
 }
 
 export class Claims {
-  /** For each kernel of an open notebook, the functions that stop serving it. */
+  /** By kernel id, for each kernel that this page serves: the functions that end the announcement of tools and the
+   * watch. */
   readonly #served = new Map<string, Close[]>();
   readonly #turns = new Map<string, Followed>();
   readonly #client = `page:${randomId()}`;
@@ -170,8 +172,8 @@ export class Claims {
     }
   }
 
-  /** The notebook of the turn; null if it is not open here. If several open notebooks use its kernel, it is the one with
-   * the turn's cell, or otherwise the one that the server has bound. */
+  /** The notebook of the turn; null if it is not open here. If several open notebooks use its kernel, it is the
+   * notebook with the turn's cell, or otherwise the one that the server has bound to the kernel. */
   async #panelOf({ kernel, cell }: Followed): Promise<NotebookPanel | null> {
     const panels: NotebookPanel[] = [];
     this.tracker.forEach((panel) => {

@@ -33,7 +33,7 @@ const CELL = ".jp-Notebook .jp-Cell";
 const BEHIND_OWN_ITEMS = 100;
 const AFTER_KERNELS = 1000;
 
-/** The cell that the menu was opened on; otherwise the active cell. */
+/** The cell that a command works on: the cell whose context menu is open, otherwise the active cell. */
 interface Chosen {
   notebook: Notebook;
   cell: Cell;
@@ -113,7 +113,8 @@ export class Commands {
     launcher?.add({ command: NEW, category: "Notebook", rank: AFTER_KERNELS, kernelIconUrl: agentIconUrl });
   }
 
-  /** The toolbar of the active cell shows the state of a command when it is told that the state changed. */
+  /** JupyterLab draws the buttons of the cell toolbar again only if it is notified that the state of their command has
+   * changed: notify it when a cell has run and when another cell becomes active. */
   #refresh(): void {
     const changed = () => {
       for (const id of [ASK_IN_CELL, FIX]) this.app.commands.notifyCommandChanged(id);
@@ -134,8 +135,8 @@ export class Commands {
     this.app.commands.notifyCommandChanged(ASK_IN_CELL);
   }
 
-  /** The shortcut works in notebooks and in the panel; elsewhere Lab uses it for its launcher. Editors bind it too, so
-   * the event is caught before it reaches them. */
+  /** Bind the shortcut that shows the panel, in notebooks and in the panel; elsewhere JupyterLab uses the same keys for
+   * its launcher. Text editors bind these keys too, so the event is caught before it reaches an editor. */
   #keys(): void {
     const { commands } = this.app;
     for (const selector of [".jp-NotebookPanel", ".agent-kernel-side"]) {
@@ -199,7 +200,8 @@ export class Commands {
     await this.side.compose(text ? [selectionNote(text, `cell ${number}`)] : []);
   }
 
-  /** A notebook in the folder `args.cwd` (that of the file browser) with the default kernel, and the panel. */
+  /** Create a notebook with the default kernel in the folder `args.cwd`, which is that of the file browser, and show
+   * the panel. */
   async #create(args: ReadonlyPartialJSONObject): Promise<void> {
     const kernelName = this.app.serviceManager.kernelspecs.specs?.default ?? "python3";
     const cwd = args.cwd === undefined ? {} : { cwd: args.cwd };
@@ -219,7 +221,8 @@ function outputs(chosen: Chosen | null) {
   return chosen ? outputsOf(chosen.cell) : [];
 }
 
-/** The selection in the editor of the active cell, or elsewhere in the page, such as in an output. */
+/** The text that is selected in the editor of the active cell; if there is none, the text that is selected elsewhere in
+ * the page, such as in an output. */
 function selectedText(notebook: Notebook): string {
   const editor = notebook.activeCell?.editor;
   const range = editor?.getSelection();

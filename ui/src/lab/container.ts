@@ -1,5 +1,6 @@
-/** The module federation container that Lab loads (`init` receives the scope of shared modules, `get` returns the
- * plugin). Written by hand, because it exposes one module and uses few of Lab's: one bundler is enough. */
+/** The module federation container that JupyterLab loads: `init` receives the scope of shared modules, `get` returns
+ * the plugin. It is written by hand, because it exposes only one module and uses few of JupyterLab's, so that the
+ * project needs no second bundler. */
 import "./scriptUrl"; // first: `document.currentScript` is set only while this script is evaluated
 
 interface Provided {

@@ -12,7 +12,8 @@ interface LabDrag extends Event {
   readonly mimeData: { hasData(mime: string): boolean; getData(mime: string): unknown };
 }
 
-/** `folder` returns the folder of the current notebook, `localPath` a path of the file browser without its drive. */
+/** Accept drags from the file browser at `node`. `folder` returns the folder of the current notebook, `localPath` a
+ * path of the file browser without its drive. */
 export function takeDraggedFiles(node: HTMLElement, folder: () => string, localPath: (path: string) => string): void {
   const on = (type: string, react: (event: LabDrag) => void) =>
     node.addEventListener(type, (event) => {
@@ -36,7 +37,7 @@ export function takeDraggedFiles(node: HTMLElement, folder: () => string, localP
   });
 }
 
-/** A path of the server relative to a folder of it. */
+/** Returns `path` relative to `folder`. Both are paths on the server. */
 export function relativePath(path: string, folder: string): string {
   const to = path.split("/").filter(Boolean);
   const from = folder.split("/").filter(Boolean);

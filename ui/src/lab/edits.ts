@@ -1,5 +1,5 @@
-/** Edits of a live notebook, each one undoable step of its shared model. An edit is made only if the cell is unchanged
- * since it was requested. Nothing here saves a file. */
+/** Edits of an open notebook, each one undoable step of its shared model. An edit is made only if the cell has not
+ * changed since the edit was requested. Nothing here saves a file. */
 import type { ISharedCell, ISharedNotebook, SharedCell } from "@jupyter/ydoc";
 import type { Change, ProposedChange } from "../turn/cellChanges";
 import type { Obstacle, Outcome, Standing } from "../notebook/notebook";
@@ -8,7 +8,8 @@ import type { Facts, Json } from "../wire/schema";
 
 export const TAG = "agent_kernel";
 
-/** The edit was refused. The model reads the message, and the user reads `reason` where they asked for the edit. */
+/** An edit that was refused. The model reads the message; `reason` is shown to the user if the user asked for the
+ * edit. */
 export class EditRefused extends Error {
   constructor(
     message: string,
@@ -24,7 +25,7 @@ export interface EditResult {
   kept?: Facts;
 }
 
-/** `accepted`: the user approved exactly this edit. */
+/** The tool call that an edit comes from. `accepted`: the user has approved exactly this edit. */
 export interface Origin {
   turn: string;
   call: string;
@@ -72,7 +73,7 @@ export function move(notebook: ISharedNotebook, given: Facts): EditResult {
   return { cell: id, index: to };
 }
 
-/** The status of a change in its notebook. */
+/** The status of a change, found out by comparing it with the notebook. */
 export function standing(notebook: ISharedNotebook, change: Change): Standing {
   const { cell } = find(notebook, change.cell);
   if (change.do === "delete") return cell ? "undone" : "open";
@@ -177,10 +178,11 @@ function idAbove(notebook: ISharedNotebook, id: string): string {
   return notebook.cells[find(notebook, id).index - 1]?.id ?? "";
 }
 
-/** `to` counts the gaps between cells before the cell is removed. */
+/** Index of a cell after its move. `from` is its index before the move. `to` is the gap between cells to which it
+ * moves, counted while the cell is still at its old place: gap 0 is above the first cell. */
 const movedTo = (from: number, to: number): number => (to > from ? to - 1 : to);
 
-/** The index below a cell; the top for an empty id. */
+/** The index directly below the cell `id`; 0 for an empty id. Throws EditRefused if the cell does not exist. */
 function placeBelow(notebook: ISharedNotebook, id: string): number {
   if (!id) return 0;
   const { index } = find(notebook, id);

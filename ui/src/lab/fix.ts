@@ -1,5 +1,6 @@
-/** Corrects a failed cell with the kernel's own command, `%agent fix`. The command tries corrected cells in a draft of the
- * kernel and returns the one to propose as the source of a next cell, which becomes a proposed edit of the failed cell. */
+/** Corrects a failed cell with the kernel's own command, `%agent fix`. The command tries corrected cells in a draft of
+ * the kernel and returns the text to propose in a `set_next_input` payload. The panel proposes it as an edit of the
+ * failed cell. */
 import type { CodeCell } from "@jupyterlab/cells";
 import type { NotebookPanel } from "@jupyterlab/notebook";
 import type { Fix } from "../notebook/notebook";
@@ -10,7 +11,8 @@ import { trans } from "../translation/translation";
 const none = () =>
   trans.__("No corrected cell ran without an error, so none is proposed. The turn shows what was tried.");
 
-/** Null if the kernel has no such command, or does not know the failure any more. */
+/** Run `%agent fix` for a failed cell; `words` is what the user adds to the request. Returns null if the kernel has no
+ * such command, or no longer knows the failure. */
 export async function fixInKernel(panel: NotebookPanel, cell: CodeCell, words: string): Promise<Fix | null> {
   const kernel = panel.sessionContext.session?.kernel;
   const count = cell.model.executionCount;
@@ -25,7 +27,8 @@ export async function fixInKernel(panel: NotebookPanel, cell: CodeCell, words: s
     const record = data[TURN_MIME] as { turn?: unknown } | undefined;
     if (typeof record?.turn === "string") turn = record.turn;
   };
-  // The command may ask whether code that a draft does not allow should run in the kernel. Nothing is run to fix a cell.
+  // The command may ask whether to run code in the kernel that a draft does not allow. The answer is no: a correction
+  // must not change the kernel.
   future.onStdin = (question) => {
     future.sendInputReply({ status: "ok", value: "n" }, question.parent_header as never);
   };

@@ -12,7 +12,7 @@ interface Kind {
   readonly working: string;
 }
 
-// Functions, because the texts are translated when the page has its language.
+// These are functions, because the language of the page is not set yet while the module is loaded.
 const fixKind = (): Kind => ({
   name: "fix",
   label: trans.__("Fix with agent"),

@@ -10,7 +10,7 @@ export class FirstHint {
   #disposed = false;
   #notification = "";
 
-  /** `claim` says whether the hint is due, and is true once. */
+  /** `claim` resolves with whether the hint is due. It resolves with true only once for a user. */
   constructor(
     private readonly tracker: INotebookTracker,
     private readonly claim: () => Promise<boolean>,
@@ -25,7 +25,7 @@ export class FirstHint {
     this.tracker.currentChanged.disconnect(this.#look);
   }
 
-  /** Take the hint away: the panel was opened, and the hint would cover its message. */
+  /** Remove the hint. Call this when the panel is opened, because the hint would cover the message field. */
   withdraw(): void {
     if (this.#notification) Notification.dismiss(this.#notification);
     this.#notification = "";
@@ -37,8 +37,8 @@ export class FirstHint {
     });
   };
 
-  /** The line names a cell magic of Python, so it comes with the first notebook whose kernel is one of Python. A person
-   * who has the panel open has found the agent. */
+  /** Show the hint with the first notebook whose kernel is a Python kernel, because it names a cell magic of IPython. A
+   * user who has the panel open does not need it. */
   async #show(): Promise<void> {
     const context = this.tracker.currentWidget?.sessionContext;
     await context?.ready;

@@ -34,5 +34,6 @@ export const fixIcon = new LabIcon({
   svgstr: strokedIcon("M20 7l-3.5 3.5-3-3L17 4a5 5 0 0 0-5.8 6.8L4.5 17.5l2 2 6.7-6.7A5 5 0 0 0 20 7z"),
 });
 
-/** For the launcher, whose cards of notebooks have pictures of kernels; the colour is visible in light and dark. */
+/** The icon for the launcher, whose notebook cards show pictures of kernels. Its colour is visible on light and dark
+ * themes. */
 export const agentIconUrl = `data:image/svg+xml,${encodeURIComponent(svg(64, "#1e88e5"))}`;

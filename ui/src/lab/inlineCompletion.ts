@@ -1,5 +1,5 @@
-/** Inline completion of code by the model of the server, through JupyterLab's completer, whose settings turn it on. A
- * request ends as soon as the user types on or the kernel computes. */
+/** Inline completion of code by the model of the server, through JupyterLab's completer, whose settings turn it on. The
+ * request is cancelled as soon as the user types on or the kernel starts to compute. */
 import { Notification } from "@jupyterlab/apputils";
 import type {
   CompletionHandler,
@@ -15,8 +15,8 @@ import type { InfillLine } from "../wire/bodyTypes";
 const PAUSE_MS = 150;
 const TIMEOUT_MS = 5_000;
 const CONTEXT_CHARACTERS = 4_000;
-/** The code above is cut at multiples of this many characters, as the server does, so that a longer notebook begins
- * with the same text, which the model does not read again. */
+/** The code of the cells above is cut at multiples of this many characters, as the server does. While the notebook
+ * grows, most prompts then begin with the same text, which the model does not compute again. */
 const STEP = 2_000;
 const AFTER_CHARACTERS = 400;
 const MAX_CHARACTERS = 20_000;
@@ -43,7 +43,7 @@ export class InlineCompletion implements IInlineCompletionProvider {
 
   constructor(private readonly tracker: INotebookTracker) {}
 
-  /** Resolves with the first text; `stream` has the rest. */
+  /** Resolves with the first text of a completion; `stream` yields the rest. */
   async fetch(
     { text, offset }: CompletionHandler.IRequest,
     { widget }: IInlineCompletionContext,
@@ -78,7 +78,8 @@ export class InlineCompletion implements IInlineCompletionProvider {
     }
   }
 
-  /** `changed` is emitted when the cell changes. */
+  /** Request the completion and add its text to `suggestion` as it arrives. `changed` is the signal of the cell's
+   * changes; a change cancels the request. */
   async #complete(suggestion: Suggestion, panel: NotebookPanel, changed: Changed): Promise<void> {
     const kernel = panel.sessionContext.session?.kernel;
     const stop = () => suggestion.stop.abort();
@@ -110,7 +111,8 @@ export class InlineCompletion implements IInlineCompletionProvider {
     else if (!suggestion.stop.signal.aborted) suggestion.grow(text);
   }
 
-  /** Tell the user why there is no completion, once for each reason; nothing if a turn uses the model. */
+  /** Show the user why there is no completion, once for each reason. Nothing is shown if the model is busy with a
+   * turn. */
   #explain(silence: InfillLine["silence"]): void {
     if (silence === "busy" || this.#reported.has(silence)) return;
     this.#reported.add(silence);
@@ -133,7 +135,7 @@ interface Changed {
   disconnect(slot: () => void): unknown;
 }
 
-/** The text of one request, while it grows. */
+/** The completion that one request returns, while its text arrives. */
 class Suggestion {
   static #count = 0;
   readonly token = String(++Suggestion.#count);
@@ -144,8 +146,7 @@ class Suggestion {
 
   constructor(readonly gap: Gap) {}
 
-  /** What is left of the complete text if the user has typed its beginning since; empty if the user typed something
-   * else. */
+  /** The part of this completion that the user has not typed yet; empty if the user has typed something else. */
   restAt({ prefix, suffix, context }: Gap): string {
     const { gap, text } = this;
     const isSame = suffix === gap.suffix && context === gap.context && prefix.startsWith(gap.prefix);
@@ -177,7 +178,7 @@ function isBusy(panel: NotebookPanel): boolean {
   return panel.sessionContext.session?.kernel?.status === "busy";
 }
 
-/** The end of the code of the cells above. */
+/** The code of the cells above the active cell; of long code only the end, at most CONTEXT_CHARACTERS. */
 function earlierCode(notebook: Notebook): string {
   const sources = notebook.widgets
     .slice(0, notebook.activeCellIndex)

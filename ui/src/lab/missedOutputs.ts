@@ -1,6 +1,6 @@
-/** Turns of cells that ended while no page was open, or with their kernel: when the notebook is opened, or its kernel has
- * restarted, their outputs are put below their cells as one undoable change. Cells that the user has changed since are
- * left alone. */
+/** Adds outputs that cells have missed, because their turn ended while no page was open or because their kernel ended.
+ * When the notebook is opened, or its kernel has restarted, the outputs are put below the cells as one undoable change.
+ * Cells that the user has changed since are left alone. */
 import type { Cell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import type { INotebookTracker, NotebookPanel } from "@jupyterlab/notebook";
@@ -15,10 +15,10 @@ const LOOKED_AT = 20;
 /** The last outputs of a cell and the event that its turn ended arrive over different connections. Wait this long for
  * the outputs. */
 const OUTPUTS_COME_WITHIN_MS = 3_000;
-/** States of a kernel that end what its cells do. */
+/** States of a kernel in which the code of its cells no longer runs. */
 const ENDS = new Set(["restarting", "autorestarting", "terminating", "dead"]);
-/** States of a turn that its kernel may have ended, and how long ago that may be: the clocks of the server and of the
- * browser differ. */
+/** After a kernel has ended, only turns in these states that were closed at most RECENT_S seconds ago are considered:
+ * the end of the kernel may have ended them. The limit allows for different clocks of the server and the browser. */
 const STOPPED = new Set(["cancelled", "interrupted"]);
 const RECENT_S = 60;
 
@@ -58,7 +58,7 @@ export class MissedOutputs {
     });
   }
 
-  /** A cell whose kernel ended does not receive the end of its turn. */
+  /** Add the outputs of turns that ended with their kernel: the cell does not receive the end of the turn from it. */
   async #endWithKernel(panel: NotebookPanel): Promise<void> {
     if (panel.isDisposed || this.#disposed) return;
     await this.#look(panel, (last) =>
@@ -137,7 +137,8 @@ function isOutputMissing(cell: Cell | undefined, turn: StoredTurn): boolean {
   return asks(sharedModel.getSource(), turn.prompt, metadata) && !showsTurnEnd(outputsOf(cell), turn.turn);
 }
 
-/** The prompt is the cell without the options in its first line; braces around names are not part of it. */
+/** Whether the cell with this source asks this prompt. The prompt of a cell is its text without the options in its
+ * first line; white space and the braces around names are ignored. */
 export function asks(source: string, prompt: string, metadata?: unknown): boolean {
   const bare = (text: string) => text.replace(/[\s{}]/g, "");
   const text = promptOf(source, metadata) ?? (isMagicCell(source) ? source : null);

@@ -1,5 +1,6 @@
-/** The current notebook in JupyterLab and Notebook 7. Its preact signals are made by a function of the panel's own
- * module: that module has a copy of `@preact/signals` of its own, and would not observe the signals of another copy. */
+/** The current notebook in JupyterLab and Notebook 7, as preact signals. The caller passes the function that makes the
+ * signals, because the panel is a bundle of its own with its own copy of `@preact/signals`: it does not react to
+ * signals that this bundle's copy makes. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { Cell } from "@jupyterlab/cells";
 import { NotebookActions, type INotebookTracker, type Notebook, type NotebookPanel } from "@jupyterlab/notebook";
@@ -13,7 +14,7 @@ import { LabPlaces } from "./places";
 import { isCode, lastFailed, outputsOf, words } from "./outputs";
 import { trans } from "../translation/translation";
 
-/** Delay after the last keystroke before the cell is read again. */
+/** Delay after the last change of the notebook before its cells are read again. */
 const SETTLED_MS = 150;
 
 export class LabNotebook implements NotebookHost {
@@ -63,7 +64,7 @@ export class LabNotebook implements NotebookHost {
 
   reveal(cell: string): void {
     const content = this.#panel?.content;
-    const [id] = cell.split("#"); // of the second line of the agent in a cell, and of a correction
+    const [id] = cell.split("#"); // `CELL#2` is the second `%agent ask` line of a cell, `CELL#ID` a correction
     const index = content?.widgets.findIndex((widget) => widget.model.id === id) ?? -1;
     if (content && index >= 0) {
       content.activeCellIndex = index;
@@ -141,7 +142,7 @@ export class LabNotebook implements NotebookHost {
   }
 }
 
-/** Id of the agent's cell that runs now; empty if the user's own code runs. */
+/** Id of the cell that runs now, if it is an agent cell (`isAgentCell`); empty if the user's own code runs. */
 function asker(panel: NotebookPanel | null): string {
   const cell = panel?.content.widgets.find(
     (one) =>

@@ -1,5 +1,5 @@
-/** The open notebook as it is described to the model: its cells in the file format, with shortened outputs, and the
- * active and selected cells. */
+/** The open notebook as the tools describe it to the model: its cells in the file format, with shortened outputs, and
+ * the active and selected cells. */
 import type { Cell } from "@jupyterlab/cells";
 import type { IOutput, MultilineString } from "@jupyterlab/nbformat";
 import type { NotebookPanel } from "@jupyterlab/notebook";
@@ -10,7 +10,7 @@ import type { Facts, Json } from "../wire/schema";
 
 const MAX_TEXT = 10_000;
 const MAX_OUTPUTS = 100;
-/** Limit for one call, in base64 characters. */
+/** Limit for all images of one tool call together, in base64 characters. */
 const MAX_MEDIA = 16 << 20;
 const SEEN = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const TEXTS = ["text/markdown", "text/plain", "text/latex", "application/json"];
@@ -45,7 +45,7 @@ export function describeCell(cell: Cell): Facts {
   };
 }
 
-/** Images of the outputs, up to the limit for one call. */
+/** The images in the outputs; those that exceed MAX_MEDIA are left out. */
 export function pictures(outputs: readonly IOutput[]): Medium[] {
   const found = outputs.flatMap((output) => {
     const data = bundle(output);
@@ -80,7 +80,7 @@ export function joinLines(text: unknown): string {
   return Array.isArray(lines) ? lines.join("") : typeof lines === "string" ? lines : "";
 }
 
-/** Shorten a text: its beginning and its end are kept. */
+/** Shorten a text to MAX_TEXT characters by leaving out its middle. */
 function shortenText(text: string): string {
   if (text.length <= MAX_TEXT) return text;
   const half = MAX_TEXT / 2;

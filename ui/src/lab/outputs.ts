@@ -1,4 +1,5 @@
-/** The outputs of a cell as text, for chips and for the model. Never HTML, and limited in length. */
+/** The outputs of a cell as text, for the chips in the composer and for the model. Never HTML, and limited in
+ * length. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import type { IOutput } from "@jupyterlab/nbformat";
 import { isAgentCell } from "../notebook/agentCells";
@@ -60,7 +61,7 @@ function outputText(output: IOutput): string {
   return [said.replace(COLOURS, ""), ...pictures.map((mime) => `[${mime}]`)].filter(Boolean).join("\n");
 }
 
-/** nbformat stores text as one string or as a list of lines. */
+/** The text of a value in the nbformat, which is one string or a list of lines. */
 function joinText(value: unknown, between = ""): string {
   if (Array.isArray(value)) return value.map(String).join(between);
   return typeof value === "string" ? value : "";

@@ -1,6 +1,6 @@
 /** Places in JupyterLab's notebook where the panel draws: elements inside of the nodes of cells, and a bar below the
- * notebook. They are in the page only, never in the document. A cell keeps its node while it is scrolled out of sight
- * or drawn again; where a cell gets a new node, its elements are moved there. */
+ * notebook. They are in the page only, never in the document. JupyterLab keeps the node of a cell while the cell is
+ * scrolled out of sight or drawn again; if it makes a new node, the elements are moved there. */
 import type { Cell } from "@jupyterlab/cells";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import { BoxLayout, Widget } from "@lumino/widgets";
@@ -10,12 +10,13 @@ import { countChanges } from "./changes";
 import { TAG } from "./edits";
 
 const SETTLED_MS = 50;
-/** Ids that are looked up. The metadata of a file may contain anything. */
+/** The form of ids that are accepted from the metadata of cells, because the metadata of a file may contain
+ * anything. */
 const ID = /^[\w.-]{1,200}$/;
 /** Lumino runs no shortcut for a key that is pressed within an element with this attribute. */
 const SUPPRESS = "data-lm-suppress-shortcuts";
 const OWN = ".ak-at-cell, .ak-review-bar-place";
-/** Events that the notebook must not see: it would move the focus, or run a shortcut. */
+/** Events at these elements that must not reach the notebook, which would move the focus or run a shortcut. */
 const OWN_EVENTS = ["mousedown", "dblclick", "keydown"];
 
 export class LabPlaces implements NotebookPlaces {
@@ -49,7 +50,8 @@ export class LabPlaces implements NotebookPlaces {
   at(key: string, cell: string, side: CellSide): HTMLElement | null {
     const widget = this.#find(cell);
     if (!widget) return null;
-    // A cell that is out of sight may be without its parts; connecting a slot again has no effect.
+    // JupyterLab may not have made the parts of a cell that is out of sight, so look again when the cell comes into
+    // sight. Connecting the same slot twice has no effect.
     widget.inViewportChanged.connect(this.#changed);
     if (widget.isPlaceholder()) void widget.ready.then(this.#changed);
     const wrapper = widget.inputArea?.node.parentElement;
@@ -123,7 +125,8 @@ function filterShortcuts(event: KeyboardEvent): void {
   else own?.setAttribute(SUPPRESS, "true");
 }
 
-/** What has the focus within an element, also after the element was taken out of the page with its cell. */
+/** For each element, the node inside it that has the focus. It is remembered when the element is taken out of the page
+ * with its cell. */
 const focused = new WeakMap<HTMLElement, HTMLElement>();
 
 function createElement(side: CellSide): HTMLElement {
@@ -144,8 +147,8 @@ function createElement(side: CellSide): HTMLElement {
   return element;
 }
 
-/** Move the element to its place, unless it is there: moving it would take the focus from what is inside. `wrapper` has
- * the input of the cell. */
+/** Move the element to its place at the cell. An element that is there already is not moved, because moving it would
+ * take the focus from what is inside. `wrapper` contains the input of the cell. */
 function put(element: HTMLElement, cell: HTMLElement, wrapper: HTMLElement, side: CellSide): void {
   const parent = side === "margin" ? wrapper : cell;
   if (element.parentElement === parent && (side !== "input" || isBehind(element, wrapper))) return;

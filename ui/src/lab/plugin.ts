@@ -18,7 +18,8 @@ import { Status } from "./status";
 const translationOf = (translator: ITranslator | null): Translation | undefined =>
   translator ? { texts: translator.load(DOMAIN), language: translator.languageCode } : undefined;
 
-/** Translates the entry "Agent" of the Settings Editor. It is loaded by then, because it has to be transformed. */
+/** Translates the entry "Agent" of the Settings Editor. JupyterLab loads these settings only after this plugin has
+ * registered its transformation, because their schema sets `jupyter.lab.transform`. */
 const settings: JupyterFrontEndPlugin<void> = {
   id: SETTINGS,
   description: "The settings of the chat panel of agent-kernel.",

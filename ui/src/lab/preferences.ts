@@ -12,7 +12,8 @@ export class LabPreferences implements PreferenceStore {
   readonly values: Signal<Preferences>;
   readonly #changed = () => (this.values.value = toPreferences(this.settings.composite));
 
-  /** `signal` is that of the panel's module, because the panel observes the values. */
+  /** `signal` is the function of the panel's bundle that makes signals: the panel would not react to signals of this
+   * bundle. */
   constructor(
     private readonly settings: ISettingRegistry.ISettings,
     private readonly commands: CommandRegistry,
@@ -27,7 +28,8 @@ export class LabPreferences implements PreferenceStore {
     void this.settings.set("sendKey", key);
   }
 
-  /** Whether the hint for a person's first notebook is due. It is due once: the settings keep that it was shown. */
+  /** Whether the hint for the user's first notebook is due. Returns true once: the settings record that it was
+   * shown. */
   async claimHint(): Promise<boolean> {
     if (this.settings.composite["showHint"] !== true) return false;
     await this.settings.set("showHint", false);
@@ -42,7 +44,8 @@ export class LabPreferences implements PreferenceStore {
     this.settings.changed.disconnect(this.#changed);
   }
 
-  /** Earlier versions stored the key that sends in the browser. */
+  /** Move the choice of the key that sends a message from the browser's storage, where earlier versions of the panel
+   * kept it, into the settings. */
   #takeOver(): void {
     const stored = storedSendKey.read();
     if (stored === "enter") return;
@@ -51,7 +54,8 @@ export class LabPreferences implements PreferenceStore {
   }
 }
 
-/** Translate a schema that only the browser translates: the server's translation does not know our catalog. */
+/** Translate the schema of the settings in the browser: the server's translation of schemas does not use our
+ * catalog. */
 export function translateSchema<Schema>(schema: Schema, texts: Texts): Schema {
   if (Array.isArray(schema)) return schema.map((one: unknown) => translateSchema(one, texts)) as Schema;
   if (typeof schema !== "object" || schema === null) return schema;

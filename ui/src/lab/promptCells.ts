@@ -1,5 +1,5 @@
-/** Prompt cells in notebooks with the kernel "Agent prompts (Python)": cells are switched to "Ask" and back, and the prompts of
- * all agent cells are shown as Markdown, with long lines wrapped. */
+/** Prompt cells in notebooks with the kernel "Agent prompts (Python)": cells are switched to "Ask" and back, and the
+ * prompts of all agent cells are shown as Markdown, with long lines wrapped. */
 import type { Cell, CodeCell } from "@jupyterlab/cells";
 import { NotebookActions, type INotebookTracker, type NotebookPanel } from "@jupyterlab/notebook";
 import { AGENT_PYTHON, METADATA_KEY, isMagicCell, promptOf } from "../notebook/agentCells";
@@ -17,7 +17,7 @@ export function isPrompt(cell: Cell): boolean {
   return isCode(cell) && promptOf(cell.model.sharedModel.getSource(), cell.model.metadata) !== null;
 }
 
-/** Make the cell a prompt, or code again. */
+/** Make the cell a prompt if `asks` is true, otherwise make it code again. */
 export function switchToAsk(cell: CodeCell, asks: boolean): void {
   const { model } = cell;
   const own = (model.getMetadata(METADATA_KEY) ?? {}) as Record<string, unknown>;
@@ -60,8 +60,8 @@ export class PromptHighlighter {
     const changed = () => {
       clearTimeout(settling);
       settling = setTimeout(() => this.#show(panel, panel.content.widgets), SETTLED_MS);
-      // A person who types without a pause sees the prompt as Markdown too. Only the active cell is read meanwhile: to
-      // read all cells of a long notebook would delay keys.
+      // Update the active cell also while the user types without a pause. The other cells wait for a pause, because
+      // reading all cells of a long notebook would delay the keys.
       typing ??= setTimeout(() => {
         typing = undefined;
         this.#show(panel, panel.content.activeCell === null ? [] : [panel.content.activeCell]);

@@ -1,4 +1,4 @@
-/** Drafts for the notebook's commands: a prompt, with the cell it is about as context. */
+/** Drafts of messages that the notebook's commands send: a prompt, with the cell it is about as context. */
 import type { Cell } from "@jupyterlab/cells";
 import type { Notebook } from "@jupyterlab/notebook";
 import type { Draft } from "../conversation/conversation";

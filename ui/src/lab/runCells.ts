@@ -16,7 +16,7 @@ export interface Answer {
 }
 
 interface RunOptions {
-  /** Aborted when the turn no longer waits. */
+  /** Aborted when the turn has ended, for example because the user stopped it. */
   stop: AbortSignal;
   output: (text: string) => void;
 }
@@ -114,7 +114,7 @@ class Stopper {
 
 const TELL_EVERY_MS = 500;
 
-/** Sends what the cell prints while it runs. */
+/** Sends the text that the cell prints to `output` while the cell runs. */
 class Stream {
   #told = "";
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -134,7 +134,8 @@ class Stream {
     if (!this.cell.isDisposed) this.cell.model.outputs.changed.disconnect(this.#changed);
   }
 
-  /** Output that was rewritten, such as a progress bar, is not sent. */
+  /** Send the text that was printed since the last call. Output that was rewritten, such as a progress bar, is not
+   * sent. */
   #tell(): void {
     this.#timer = undefined;
     if (this.cell.isDisposed) return;

@@ -1,4 +1,5 @@
-/** The widget in the side bar. The panel is loaded after Lab has started, so that it does not delay the start. */
+/** The widget in JupyterLab's side bar that contains the panel. The panel is loaded after JupyterLab has started, so
+ * that it does not delay the start. */
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { IThemeManager } from "@jupyterlab/apputils";
 import type { Cell } from "@jupyterlab/cells";
@@ -42,7 +43,7 @@ export class Sidebar extends Widget {
   #ends: (() => void)[] = [];
   status: Status | null = null;
   completion: InlineCompletion | null = null;
-  /** What draws diagrams; null where the application has no Mermaid. */
+  /** JupyterLab's services that draw diagrams; null if the application has no Mermaid. */
   drawing: { mermaid: IMermaidManager; themes: IThemeManager | null } | null = null;
   #notebook: LabNotebook | null = null;
   #reviews: Reviewing | null = null;
@@ -91,7 +92,7 @@ export class Sidebar extends Widget {
     });
   }
 
-  /** Also called when the user opens the side bar by its tab. */
+  /** Focus the composer. Lumino also calls this when the user opens the side bar by its tab. */
   protected override onActivateRequest(): void {
     this.#focus();
   }
@@ -101,7 +102,8 @@ export class Sidebar extends Widget {
     await (await this.start())?.conversation.send(draft);
   }
 
-  /** Correct a failed cell of the current notebook: in its kernel, or where that is not possible by a message. */
+  /** Correct a failed cell of the current notebook in its kernel. If the kernel cannot do that, send the agent a
+   * message about the error. */
   async fix(notebook: Notebook, cell: Cell): Promise<void> {
     await this.reveal();
     const conversation = (await this.start())?.conversation;
@@ -127,12 +129,12 @@ export class Sidebar extends Widget {
       ?.focus();
   }
 
-  /** Move the focus to the next change of a cell that waits for a review, or with -1 to the one before. */
+  /** Move the focus to the next change of a cell that waits for a review, or with -1 to the previous one. */
   async goToChange(step: 1 | -1): Promise<void> {
     await this.#reviews?.go(step);
   }
 
-  /** Show the composer with notes that are sent with the next message. */
+  /** Show the composer and add notes (hidden context such as a selection) that are sent with the next message. */
   async compose(notes: NonNullable<Draft["context"]>): Promise<void> {
     const conversation = (await this.start())?.conversation;
     if (conversation) conversation.notes.value = [...conversation.notes.value, ...notes];
@@ -146,7 +148,8 @@ export class Sidebar extends Widget {
     if (conversation?.failure.value) await this.reveal();
   }
 
-  /** Load the panel, even if the side bar is closed: an open page serves the turns of its notebooks. */
+  /** Load the panel, if it is not loaded yet. An open page loads it even while the side bar is closed, because the page
+   * runs tool calls for turns of its notebooks. */
   start(): Promise<Mounted | null> {
     return (this.#mounted ??= this.#mount().catch((error: unknown) => {
       this.#mounted = null; // so that the next call tries to load it again
@@ -222,7 +225,8 @@ export class Sidebar extends Widget {
     return mounted;
   }
 
-  /** Null where the application has no settings, or a server has an older schema than this page. */
+  /** Load the settings. Null if the application has no settings, or if the server's schema of them is older than this
+   * page. */
   async #preferences(signal: typeof makeSignal): Promise<LabPreferences | null> {
     try {
       const settings = await this.registry?.load(SETTINGS);
@@ -251,7 +255,8 @@ export class Sidebar extends Widget {
 class LabDiagrams implements DiagramLibrary {
   readonly theme: Signal<string>;
 
-  /** `makeSignal` is the panel's, which redraws when its signals change. */
+  /** `signal` is the function of the panel's bundle that makes signals: the panel would not react to signals of this
+   * bundle. */
   constructor(
     private readonly mermaid: IMermaidManager,
     private readonly themes: IThemeManager | null,

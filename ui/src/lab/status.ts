@@ -8,7 +8,7 @@ import type { Conversation } from "../conversation/conversation";
 import { hasOpenApproval } from "../turn/turn";
 import { trans } from "../translation/translation";
 
-/** Actions for a click. */
+/** The actions of a click on the item: show the panel, go to a question in it, or go to a question in a cell. */
 interface Ways {
   panel: () => void;
   /** Go to the approval card in the panel. */
@@ -41,7 +41,8 @@ export class Status extends Widget {
     });
   }
 
-  /** `asking` is the id of the cell that waits for input; empty for none. Returns a function that stops following. */
+  /** Show the state of a conversation and follow its changes. `asking` is the id of the cell that waits for input;
+   * empty for none. Returns a function that stops following. */
   follow({ running, waiting }: Conversation, asking: ReadonlySignal<string>): () => void {
     const told = () => this.#tell(running.value.length, waiting.value, asking.value);
     const ends = [running.subscribe(told), waiting.subscribe(told), asking.subscribe(told)];

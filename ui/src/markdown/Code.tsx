@@ -1,4 +1,5 @@
-/** Code in the colours of the notebook's editor. It is plain while it grows, and coloured when the page is idle. */
+/** Code in the colours of the notebook's editor. Code that still grows is shown without colours; complete code is
+ * coloured when the page is idle. */
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { highlight } from "./languages";
 
@@ -19,7 +20,7 @@ export function Code({ code, language, open = false }: Shown) {
   return <code class="ak-code" ref={place} />;
 }
 
-/** Append only the new end of growing code, so that a selection in it stays. */
+/** Write code into `place`. Of growing code only the new end is appended, so that a selection in it stays. */
 function write(place: HTMLElement | null, code: string): void {
   if (!place) return;
   const text = place.firstChild;

@@ -1,4 +1,4 @@
-/** A code block of an answer, with its buttons. A Mermaid diagram is drawn where the host can. */
+/** A code block of an answer, with its buttons. A Mermaid diagram is drawn if the host has a library for it. */
 import { useContext, useRef, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { copy } from "./clipboard";
@@ -111,7 +111,8 @@ function Tools({ code, language, say }: { code: string; language: string; say: (
   );
 }
 
-/** The sandbox can only be used through the agent: the code runs in a turn, which is then part of the session. */
+/** A message that asks the agent to run the code in the sandbox. The panel cannot run code there itself; the code runs
+ * in a turn, which is then part of the session. */
 function inSandbox(code: string) {
   const ticks = "`".repeat(Math.max(3, ...[...code.matchAll(/`+/g)].map(([run]) => run.length + 1)));
   return {

@@ -16,7 +16,7 @@ export function Formula({ tex, display }: { tex: string; display: boolean }) {
   return <span key="drawn" class={display ? "ak-formula ak-display" : "ak-formula"} ref={place} />;
 }
 
-/** A formula that is still being written, or that cannot be parsed. */
+/** The source of a formula that is still being written, or that cannot be parsed. */
 export function FormulaSource({ tex }: { tex: string }) {
   return (
     <code key="source" class="ak-formula-source">
@@ -25,7 +25,7 @@ export function FormulaSource({ tex }: { tex: string }) {
   );
 }
 
-/** Null if the text cannot be parsed. Results are cached. */
+/** The formula as MathML; null if it is too long or cannot be parsed. Results are cached. */
 function formula(tex: string, display: boolean): DocumentFragment | null {
   const key = `${display ? "d" : "i"}${tex}`;
   const known = kept.get(key);

@@ -16,7 +16,7 @@ interface Point {
 
 const CENTER: Point = { x: 0.5, y: 0.5 };
 
-/** `name` is the class of the button. */
+/** The picture as a button that enlarges it. `name` is the CSS class of the button. */
 export function EnlargeButton({ address, alt, name, onError }: Picture & { name: string; onError?: () => void }) {
   const [large, setLarge] = useState(false);
   return (
@@ -35,8 +35,8 @@ export function EnlargeButton({ address, alt, name, onError }: Picture & { name:
   );
 }
 
-/** The picture over the whole window, until Escape, a click beside it, or the close button: as large as fits, or in its
- * actual size, where one pixel of it is one of the page. */
+/** The picture over the whole window, until the user presses Escape, clicks beside it or closes it. It is shown as
+ * large as fits, or in its actual size, one pixel of the picture for each pixel of the page. */
 function Lightbox({ address, alt, onEnd }: Picture & { onEnd: () => void }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const view = useRef<HTMLDivElement>(null);

@@ -1,5 +1,5 @@
-/** Markdown of the model or the user. `done`: the text is complete. Growing text is rendered only as often as the page
- * can handle. */
+/** Renders Markdown of the model or the user. `done`: the text is complete. A growing text is rendered only as often as
+ * the page can handle. */
 import { Component, createContext } from "preact";
 import { useMemo, useState, useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { Document, type Piece } from "./incrementalParser";
@@ -13,11 +13,12 @@ const EVERY_MS = 50;
 const SHARE = 4;
 
 const FIRST = 200_000;
-/** Longer paragraphs are shown as plain text: they hold no Markdown worth parsing. */
+/** Maximum length of a paragraph in characters. Longer ones are shown as plain text: they hold no Markdown worth
+ * parsing. */
 const MAX_PIECE = 30_000;
 const FENCED = /^ {0,3}(?:`{3}|~{3})/;
 
-/** How running text is rendered in all Markdown below. */
+/** The function that renders running text in every `Markdown` inside this context; null renders it as it is. */
 export const WordsContext = createContext<Words | null>(null);
 
 export function Markdown({ text, done }: { text: string; done: boolean }) {
@@ -47,8 +48,8 @@ interface BlockProps {
   references: References;
 }
 
-/** Rendered again only when its source changes. It is a class, because elements memoised by a hook would keep the whole
- * earlier answer in memory. */
+/** One block of the document, rendered again only when its source changes, or when a link definition that it may use
+ * changes. It is a class, because elements memoised by a hook would keep the whole earlier answer in memory. */
 class Block extends Component<BlockProps> {
   static override contextType = WordsContext;
 
@@ -64,7 +65,8 @@ class Block extends Component<BlockProps> {
   }
 }
 
-/** Limits how often a growing text is rendered, so that most of the time is left to the page. */
+/** Returns the part of a growing text that is rendered now, and limits how often that changes, so that most of the time
+ * is left to the page. */
 function useSteady(text: string, done: boolean): string {
   const [shown, setShown] = useState(text);
   const latest = useRef(text);

@@ -1,7 +1,7 @@
 /** Closes the open markup at the end of a growing text: a word in bold is bold from its first letter on, and nothing
  * moves when the closing marks arrive. */
 
-/** Matches a last line that is only the start of a mark. It is not shown yet. */
+/** Matches a last line that is only the start of a mark, such as `**`. Such a line is not shown yet. */
 const MARK_ALONE = /(?:^|\n)[ \t>]*(?:[-=*+_#>|~]+|`{1,2}|\d{1,9}[.)]?|\$)[ \t]*$/;
 const FENCE = /^[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
 const TABLE_HEAD = /^\|.*[^|\s]/;
@@ -27,7 +27,8 @@ function insideFence(source: string): boolean {
   return fence !== "";
 }
 
-/** A table is shown as one as soon as its header is complete. */
+/** If the text is only the header of a table, add the line of dashes that must follow it, so that it is shown as a
+ * table already. */
 function table(source: string): string {
   const lines = source.trimEnd().split("\n");
   const head = lines[0] ?? "";
@@ -47,7 +48,8 @@ interface Open {
   at: number;
 }
 
-/** Close open marks at the end. Keep the text of an unfinished link; remove an unfinished image. */
+/** Close the open marks at the end of a paragraph. The text of an unfinished link is kept; an unfinished image is
+ * removed. */
 function line(source: string): string {
   const open: Open[] = [];
   let at = 0;
@@ -84,7 +86,7 @@ function line(source: string): string {
   return withoutOpenMarks(source, open);
 }
 
-/** Remove marks with nothing after them, which would be shown literally. */
+/** Close the open marks, and remove those with nothing after them, which would be shown as characters. */
 function withoutOpenMarks(source: string, open: Open[]): string {
   let shown = source.replace(/(?:\$|(?<!~)~|[\s\\!])+$/, "");
   const left = [...open];
@@ -127,7 +129,7 @@ function emphasis(source: string, at: number, count: number, open: Open[]): void
     open.push({ mark: char.repeat(Math.min(2, left)), at: at + count - left });
 }
 
-/** Whether the link at a bracket is unfinished, and its visible text. */
+/** Whether the link that starts with the `[` at `at` is unfinished, and its visible text. */
 function target(source: string, at: number): { unfinished: boolean; text: string } {
   const close = source.indexOf("]", at);
   if (close < 0) return { unfinished: !source.slice(at).includes("\n"), text: source.slice(at + 1) };

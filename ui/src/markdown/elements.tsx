@@ -1,5 +1,5 @@
-/** Turns Markdown tokens into elements of an allow-list. No HTML is written or parsed on the way: what is not listed
- * here cannot get into the page. */
+/** Turns Markdown tokens into elements of an allow-list. No HTML text is written or parsed, so an element that is not
+ * listed here cannot get into the page. */
 import type { ComponentChild, ComponentChildren, VNode } from "preact";
 import { h } from "preact";
 import { isLink, isPicture } from "./urls";
@@ -9,7 +9,7 @@ import { languageOf } from "./languages";
 import type { Token } from "./parser";
 import { trans } from "../translation/translation";
 
-/** Renders running text in another way, such as numbers with their source. */
+/** A function that renders running text in another way, such as with links from numbers to their source. */
 export type Words = (text: string) => ComponentChildren;
 
 const PLAIN = new Set(["p", "ul", "blockquote", "thead", "tbody", "tr", "strong", "em", "s"]);
@@ -25,7 +25,8 @@ interface Setting {
   open: boolean;
 }
 
-/** `open`: the last element still grows. */
+/** Make elements of the tokens. `words` renders running text; null renders it as it is. `open`: the last element still
+ * grows. */
 export function elements(tokens: readonly Token[], words: Words | null, open: boolean): ComponentChild[] {
   const levels: Level[] = [{ token: null, children: [] }];
   const last = tokens.findLastIndex((token) => token.nesting === 0);
@@ -113,7 +114,8 @@ function leaf(token: Token, setting: Setting): ComponentChild {
 
 const attribute = (token: Token, name: string): string => String(token.attrGet(name) ?? "");
 
-/** Says whether an item of a task list is done. It is a sign and no control, because answers contain none. */
+/** The mark that shows whether an item of a task list is done. It is not a check box that can be clicked, because
+ * answers contain no controls. */
 function TaskBox({ isDone }: { isDone: boolean }) {
   return (
     <span class="ak-task-box" role="img" aria-label={isDone ? trans.__("Done") : trans.__("Open")}>

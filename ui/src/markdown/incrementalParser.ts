@@ -1,10 +1,10 @@
-/** A growing text as top-level blocks. A block with another one after it cannot change any more: it keeps its identity
- * and is not parsed again, so that each update costs only as much as the last block. */
+/** Parses a growing text into top-level blocks. A block that is followed by another one can no longer change: it keeps
+ * its identity and is not parsed again, so that an update costs only as much as parsing the last block. */
 import { completeMarkup } from "./completeMarkup";
 import { parseBlocks, type References } from "./parser";
 
 export interface Piece {
-  /** Position, counted from the top. */
+  /** Number of the block in the text, from 0. */
   key: number;
   source: string;
   /** Whether this is the end of a text that still grows. */
@@ -20,7 +20,8 @@ export class Document {
   #defined: References = {};
   #references: References = NONE;
 
-  /** Definitions for links of the form `[text][name]`. The same object as long as they do not change. */
+  /** Definitions for links of the form `[text][name]`. Returns the same object as long as the definitions do not
+   * change. */
   get references(): References {
     return this.#references;
   }
@@ -41,8 +42,8 @@ export class Document {
     return [...this.#settled, ...this.#growing(sources.slice(final), done)];
   }
 
-  /** Number of blocks that cannot change any more: not the last one, and not the one before an unfinished line (three
-   * backticks may become inline code). */
+  /** Number of blocks that can no longer change. The last block is not among them, nor the one before it if the last
+   * line is unfinished (three backticks may turn out to be inline code). */
   #final(sources: readonly string[]): number {
     const whole = sources.at(-1)?.includes("\n") ?? false;
     return Math.max(0, sources.length - (whole ? 1 : 2));

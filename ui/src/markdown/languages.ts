@@ -63,7 +63,8 @@ export function highlight(code: string, language: string): DocumentFragment {
   return plain;
 }
 
-/** The first word after the backticks, without common decorations: `{python}`, `.python`, `python:a.py`. */
+/** The language that the line after the backticks names: its first word, without common decorations as in `{python}`,
+ * `.python` and `python:a.py`. */
 export function languageOf(info: string): string {
   return (/^[\s{.]*([A-Za-z0-9+#-]{1,30})/.exec(info)?.[1] ?? "").toLowerCase();
 }

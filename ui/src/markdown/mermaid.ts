@@ -1,6 +1,6 @@
-/** Which Mermaid diagrams of a model are drawn, and how a drawing becomes an image. The library draws in the page
- * itself. If a label or a style names an address, the library loads it there, even in its strict mode, so a source
- * with an address is not drawn. */
+/** Decides which Mermaid diagrams in an answer are drawn, and turns a drawing into an image. Mermaid draws in the page
+ * itself. If a label or a style contains an address, Mermaid loads the address there, even in its strict mode, so a
+ * source with an address is not drawn. */
 import { trans } from "../translation/translation";
 import { errorMessage } from "../transport/transport";
 import type { RefObject } from "preact";
@@ -8,26 +8,28 @@ import { useContext, useEffect, useState } from "preact/hooks";
 import { PanelContext } from "../conversation/panelContext";
 import { useNear } from "./useNear";
 
-/** Larger sources would keep the page busy for seconds. `&` joins each node before it with each node after it. */
+/** Limits for the source of a diagram: drawing a larger one would keep the page busy for seconds. MAX_JOINED limits the
+ * number of `&`, because each `&` multiplies the edges: `a & b --> c & d` makes four. */
 const MAX_CHARACTERS = 5_000;
 const MAX_LINES = 250;
 const MAX_JOINED = 40;
 const MAX_REASON = 160;
-/** A source that matches one of these could make the page load something, and is not drawn. */
+/** A source that matches one of these patterns could make the page load something, and is not drawn. */
 const LOADS = [
   /\/\//,
-  // HTML with attributes, also as `< img`, from which Lab removes the space.
+  // An HTML tag with an attribute, also as `< img`, because JupyterLab removes the space after `<`.
   /<\s*[a-z/!?][^>]*=/i,
-  // The opening bracket as an entity of HTML or Mermaid.
+  // The character `<`, written as an entity of HTML or Mermaid.
   /[#&]#?(?:lt|0*60|x0*3c)\b/i,
   /(?<![\w-])url\(|image-set|@import/i,
-  // A node of the shape `img` loads its image.
+  // A node of the shape `img`, whose image Mermaid loads.
   /@\s*\{[^]*img/i,
-  // An escape of YAML, JSON or CSS can spell all of the above. Mermaid needs `\n` in labels, and `\]` ends a node.
+  // A backslash, because an escape sequence of YAML, JSON or CSS can stand for any character of the patterns above.
+  // `\n`, which labels need, and `\]`, which ends a node, are allowed.
   /\\(?![n\]])/,
 ];
 
-/** Why a source is not drawn; empty if it is. */
+/** The reason why a source must not be drawn, as a text for the user; empty if it may be drawn. */
 export function reasonAgainst(source: string): string {
   const joined = source.split("&").length - 1;
   if (source.length > MAX_CHARACTERS || source.split("\n").length > MAX_LINES || joined > MAX_JOINED)
@@ -37,14 +39,14 @@ export function reasonAgainst(source: string): string {
   return "";
 }
 
-/** One line with the reason of the library, which quotes the source over several lines. */
+/** The reason why Mermaid could not draw, in one line. Mermaid's own message quotes the source over several lines. */
 export function reasonOf(error: unknown): string {
   const [line = ""] = errorMessage(error).split("\n");
   return trans.__("The diagram cannot be drawn: %1", line.replace(/:\s*$/, "").slice(0, MAX_REASON));
 }
 
-/** The drawing as a data URL for an image, in which no script runs and nothing is loaded. The image gets the size of the
- * drawing; without it, it would be as wide as the panel. Throws if `svg` is no SVG. */
+/** The drawing as a data URL for an image; inside an image no script runs and nothing is loaded. The SVG gets the width
+ * and height of the drawing, because without them it would become as wide as the panel. Throws if `svg` is no SVG. */
 export function imageOf(svg: string, background: string): string {
   const root = new DOMParser().parseFromString(svg, "image/svg+xml").documentElement;
   if (root.localName !== "svg") throw new Error(trans.__("The result is not an SVG."));
@@ -54,11 +56,11 @@ export function imageOf(svg: string, background: string): string {
     root.setAttribute("height", String(Math.ceil(height)));
   }
   root.setAttribute("style", `background: ${background}`);
-  // The address of a blob would have the origin of the page if it were opened in a tab of its own.
+  // It is not a blob URL, because an SVG at a blob URL that is opened in a tab of its own has the origin of this page.
   return `data:image/svg+xml,${encodeURIComponent(new XMLSerializer().serializeToString(root))}`;
 }
 
-/** `address` is empty while there is no drawing; `problem` says why there will be none. */
+/** `address` is the data URL of the drawing, empty while there is none; `problem` says why there will be none. */
 interface Drawn {
   address: string;
   title: string;
@@ -67,8 +69,8 @@ interface Drawn {
 
 const NOTHING: Drawn = { address: "", title: "", problem: "" };
 
-/** The drawing of a diagram by the library of the host, made when it comes near the visible area. `source` is null for
- * what is no diagram, or not complete yet. Hosts without the library draw nothing. */
+/** Draws a diagram with the host's library when the element `place` comes near the visible area. `source` is null for
+ * text that is no diagram or is not complete yet. Without a source or a library, nothing is drawn. */
 export function useDiagram(source: string | null, place: RefObject<Element | null>): Drawn {
   const diagrams = useContext(PanelContext)?.host.diagrams;
   const theme = diagrams?.theme.value;

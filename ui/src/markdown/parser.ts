@@ -6,7 +6,8 @@ import { isLink, isPicture } from "./urls";
 export type { Token };
 export type References = NonNullable<Env["references"]>;
 
-/** Limit for a formula within a line; a dollar sign that is not closed within it is a currency sign. */
+/** Maximum length of a formula within a line. A dollar sign that is not closed within this length is a currency
+ * sign. */
 const MAX_INLINE_FORMULA = 1_000;
 const MAX_FORMULA_LINES = 200;
 /** Text after an open dollar sign must match this to be shown as a formula that is still being written. */
@@ -22,7 +23,7 @@ md.block.ruler.before("fence", "formula", blockFormula, { alt: ["paragraph", "re
 
 md.core.ruler.after("inline", "task", markTasks);
 
-/** `open`: more text follows, so that a formula may be unfinished. */
+/** Parse a text with its inline content. `open`: more text will follow, so the last formula may be unfinished. */
 export function parse(source: string, references: References, open: boolean): Token[] {
   return md.parse(source, { references: { ...references }, open });
 }
@@ -109,7 +110,8 @@ function isEscaped(source: string, at: number): boolean {
   return slashes % 2 === 1;
 }
 
-/** `$$` or `\[` at the start of a line, up to its end at the end of a line; a formula has no blank lines. */
+/** Rule of markdown-it for a formula as a block: `$$` or `\[` at the start of a line, up to the closing mark at the end
+ * of a line. A formula contains no blank lines. */
 function blockFormula(state: StateBlock, startLine: number, endLine: number, silent: boolean): boolean {
   if ((state.sCount[startLine] ?? 0) - state.blkIndent >= 4) return false;
   const first = line(state, startLine);

@@ -1,5 +1,5 @@
-/** Reduces foreign HTML (formulas, highlighted code, tables, images) to an allow-list for each kind. Returns nodes:
- * text that is parsed a second time could mean something else than what was checked. */
+/** Reduces foreign HTML (formulas, highlighted code, tables, images) to an allow-list for each kind. It returns nodes
+ * and no HTML text, because a second parser could read the text in another way than the one that checked it. */
 import createDOMPurify, { type Config, type DOMPurify } from "dompurify";
 
 export type Kind = "formula" | "code" | "table" | "svg";
@@ -41,7 +41,7 @@ CONFIGS.formula.ALLOWED_TAGS?.push("#text");
 
 const purifiers = new Map<Kind, DOMPurify>();
 
-/** Keep what is allowed; of other elements only the text stays. It never throws. */
+/** Keep the allowed elements and attributes. Of any other element only its text stays. It never throws. */
 export function sanitise(html: string, kind: Kind): DocumentFragment {
   const clean = purifier(kind).sanitize(html, CONFIGS[kind]) as unknown as DocumentFragment;
   // Adopt the nodes; otherwise each one would keep the document in memory that it was parsed in.

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 
 const SHOWN_MS = 2_500;
-/** Longer messages stay longer. */
+/** A message is shown for this many milliseconds per character, and at least for SHOWN_MS. */
 const MS_PER_CHARACTER = 90;
 
 export function useShortMessage(): [string, (text: string) => void] {

@@ -15,7 +15,7 @@ interface Shown {
   media: readonly Medium[];
   session: string;
   alt?: string;
-  /** The code that made them; empty if it is not known. */
+  /** The code that made the media; empty if it is not known. */
   code?: string;
 }
 

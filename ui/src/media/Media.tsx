@@ -30,7 +30,7 @@ interface Shown {
   session: string;
   /** Alternative text. */
   alt?: string;
-  /** The code that made it; empty if it is not known. */
+  /** The code that made the medium; empty if it is not known. */
   code?: string;
 }
 
@@ -59,7 +59,7 @@ export function Media({ medium, session, alt = "", code = "" }: Shown) {
   );
 }
 
-/** They show when the mouse or the focus is at the medium. */
+/** The buttons of a medium, visible while the mouse or the focus is at the medium. */
 function Tools({ code, onSave }: { code: string; onSave: () => void }) {
   const [message, say] = useShortMessage();
   return (
@@ -77,7 +77,7 @@ interface Loaded {
   blob: Blob;
   mime: string;
   alt: string;
-  /** Buttons for the medium. A table has them beside those for its pages. */
+  /** The buttons of the medium. A table shows them beside the buttons for its pages. */
   tools: ComponentChildren;
 }
 
@@ -147,8 +147,8 @@ function useText(blob: Blob | null): string | null {
   return text;
 }
 
-/** Save media as a file. Types that a browser would execute when the file is opened are saved as they are shown here.
- */
+/** Save a medium as a file. Files of types that a browser would execute when they are opened are changed first: an SVG
+ * is sanitised, and HTML is saved as plain text. */
 async function download(blob: Blob, { mime, hash = "" }: Medium): Promise<void> {
   const look = lookOf(mime);
   const kept = look === "svg" ? new Blob([clean(await blob.text())]) : blob;
@@ -173,7 +173,8 @@ export function CopyAsCell({ code, say }: { code: string; say: (text: string) =>
   return <IconButton icon="cell" label={trans.__("Copy as cell")} onClick={() => void attempt()} />;
 }
 
-/** A chart that consists of data. The notebook can draw it, so the panel offers to insert a cell there. */
+/** A chart that arrived as data (Plotly or Vega). The panel does not draw it, but offers to insert a cell into the
+ * notebook that does. */
 export function Chart({ mime, text, value, alt }: { mime: string; text: string; value: unknown; alt: string }) {
   const notebook = useContext(PanelContext)?.host.notebook;
   const [said, say] = useState("");

@@ -21,12 +21,13 @@ export function Picture({ blob, mime, alt }: { blob: Blob; mime: string; alt: st
   return <EnlargeButton address={address} alt={alt} name="ak-picture-button" onError={() => setBroken(true)} />;
 }
 
-/** The server returns bytes without a type. */
+/** The bytes with their MIME type, because the server returns them without a type. */
 function useTyped(blob: Blob, mime: string): Blob {
   return useMemo(() => new Blob([blob], { type: mime }), [blob, mime]);
 }
 
-/** Null for an image that is not animated. */
+/** The frames of an animated image. "unread" while the image is read, null if it is not animated, "no frames" if the
+ * browser cannot decode single frames. */
 function useFilm(blob: Blob, mime: string): Film | null | "unread" | "no frames" {
   const [film, setFilm] = useState<Film | null | "unread" | "no frames">("unread");
   useEffect(() => {
@@ -59,7 +60,7 @@ function svgBlob(text: string): Blob | null {
   return drawing ? new Blob([drawing]) : null;
 }
 
-/** Empty if the text is not an SVG. */
+/** The sanitised SVG as text; empty if the text is not an SVG. */
 export function clean(text: string): string {
   const root = sanitise(text, "svg").querySelector("svg");
   return root ? new XMLSerializer().serializeToString(root) : "";

@@ -100,8 +100,8 @@ function Table({ grid, label, tools }: Shown & { grid: Grid }) {
   );
 }
 
-/** The mark `none` shows that the column can be sorted. It is visible only while the mouse or the focus is at the
- * head. */
+/** The marks at the header of a column for its sort order. The mark `none` shows that the column can be sorted; it is
+ * visible only while the mouse or the focus is at the header. */
 const MARKS = { ascending: "▲", descending: "▼", none: "↕\uFE0E" };
 
 interface HeadShown {
@@ -149,7 +149,8 @@ function Value({ cell: { text, missing }, column }: { cell: Cell; column: Column
 const alignment = (kind: Column["kind"], isLabel: boolean): string =>
   `${kind === "number" ? "ak-right" : ""} ${isLabel ? "ak-label" : ""}`.trim();
 
-/** Where rows are left out in the order in which they arrived. */
+/** A row that says how many rows are left out at this place. It is shown only while the rows are in the order in which
+ * they arrived. */
 function Gap({ grid }: { grid: Grid }) {
   const count = grid.height - grid.rows.length;
   return (
@@ -182,7 +183,8 @@ interface PageButtonShown {
   onPress: () => void;
 }
 
-/** A button that is off can still have the focus, so that keyboard users stay in the table at its last page. */
+/** A button for the previous or next page. It can have the focus even while it is off, so that keyboard users stay in
+ * the table at its last page. */
 function PageButton({ icon, label, isOff, onPress }: PageButtonShown) {
   return (
     <button
@@ -198,7 +200,8 @@ function PageButton({ icon, label, isOff, onPress }: PageButtonShown) {
   );
 }
 
-/** Which rows are on the page, or the shape of a table with one page. Empty if the table was cut and has one page. */
+/** Text for the footer: which rows the page shows, or the numbers of rows and columns if the table has one page. Empty
+ * if rows or columns are missing and there is one page. */
 function describePage({ rows, height, width, columns }: Grid, from: number): string {
   const here = rows.length;
   if (here > PAGE_ROWS) {
@@ -214,8 +217,8 @@ function describePage({ rows, height, width, columns }: Grid, from: number): str
 const countValues = (columns: readonly Column[]): number =>
   columns.filter((column) => !column.isLabel && column.kind !== "gap").length;
 
-/** Which rows and columns of the whole table the page has, and that only these are sorted; empty if it has all of
- * them. */
+/** Text for the footer of a table that was cut: which rows and columns of the whole table arrived, and that only these
+ * are sorted. Empty if all arrived. */
 function describeCut({ rows, head, height, width, columns }: Grid, isSorted: boolean): string {
   const sentences: string[] = [];
   if (height > rows.length) {

@@ -1,10 +1,10 @@
-/** A MIME bundle in one medium: the output of a cell in each of its types. One of them is rendered. */
+/** A medium that contains a MIME bundle: the output of a cell in each of its types. The panel renders one of them. */
 import { sanitise } from "../markdown/sanitise";
 import { lookOf } from "./mediaTypes";
 
 export const BUNDLE = "application/vnd.agent-kernel.bundle+json";
 
-/** The types in order of preference. */
+/** The types that can be rendered, the preferred one first. */
 const ORDER = [
   /^application\/vnd\.(?:plotly\.v1|vega(?:lite)?\.v\d+)\+json$/,
   /^text\/html$/,
@@ -15,7 +15,8 @@ const ORDER = [
   /^text\/plain$/,
 ];
 
-/** One part of a bundle, with its type; plain text if nothing else can be rendered here. */
+/** The part of a bundle that the panel renders, with its type: the first type in ORDER that it can render, otherwise
+ * plain text. */
 export async function drawable(bundle: Blob): Promise<Blob> {
   const parts = parseBundle(await bundle.text());
   const types = Object.keys(parts).filter((mime) => lookOf(mime) !== "unknown" && isShown(mime, textOf(parts[mime])));
@@ -23,7 +24,7 @@ export async function drawable(bundle: Blob): Promise<Blob> {
   return new Blob([textOf(parts[mime])], { type: mime });
 }
 
-/** HTML that is empty without its scripts is not shown. */
+/** Whether a part shows anything: HTML that is empty without its scripts does not. */
 const isShown = (mime: string, text: string): boolean =>
   mime !== "text/html" || sanitise(text, "table").textContent.trim() !== "";
 

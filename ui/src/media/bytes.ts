@@ -1,4 +1,5 @@
-/** The bytes of media, each fetched once per page. Unused bytes are dropped when all together are too large. */
+/** The bytes of media, each fetched once per page. Bytes that no component shows any more stay until they exceed
+ * MAX_UNUSED together; then the least recently used ones are dropped. */
 import { BUNDLE, drawable } from "./bundle";
 import type { Transport } from "../transport/transport";
 import type { Medium } from "../wire/events";
@@ -12,7 +13,7 @@ interface Kept {
   users: number;
 }
 
-/** One cache for each transport, in order of use. */
+/** One cache for each transport. Its entries are in the order of their last use. */
 const stores = new WeakMap<Transport, Map<string, Kept>>();
 
 export interface Use {
@@ -21,7 +22,8 @@ export interface Use {
   end(): void;
 }
 
-/** Rejects with ApiError, or with Error for a medium that has neither bytes nor a hash. */
+/** Return the bytes of a medium from the cache, or fetch them. The promise `blob` rejects with ApiError, or with Error
+ * if the medium has neither bytes nor a hash. */
 export function acquireMedium(transport: Transport, session: string, medium: Medium): Use {
   const store = stores.get(transport) ?? new Map<string, Kept>();
   stores.set(transport, store);

@@ -11,7 +11,7 @@ interface Frame {
 
 export interface Film {
   count: number;
-  /** Counted from 0. Rejects if the frame cannot be decoded. */
+  /** `number` counts from 0. Rejects if the frame cannot be decoded. */
   frame(number: number): Promise<Frame>;
   close(): void;
 }

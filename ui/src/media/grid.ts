@@ -1,7 +1,8 @@
 /** A table as values, in whatever form it arrived: columns, cells of plain text, and how many rows the whole table has.
  * Sorts it. */
 
-/** How a column is compared and aligned. A gap stands for columns that did not arrive. */
+/** How the values of a column are compared and aligned. A column of the kind "gap" stands for columns that did not
+ * arrive. */
 export type Kind = "number" | "date" | "text" | "gap";
 
 export interface Cell {
@@ -12,21 +13,23 @@ export interface Cell {
 }
 
 export interface Column {
-  /** Empty for labels of rows that have no name. */
+  /** Empty for a column of row labels that has no name. */
   name: string;
   type: string;
   kind: Kind;
-  /** Whether it has labels of rows. */
+  /** Whether the column contains the labels of the rows. */
   isLabel: boolean;
 }
 
 export interface Grid {
   columns: readonly Column[];
   rows: readonly (readonly Cell[])[];
-  /** Numbers of rows and columns of the whole table, without labels; more than there are here if it was cut. */
+  /** Number of rows of the whole table; `width` is its number of columns, without row labels. They are larger than the
+   * numbers of rows and columns here if the table was cut. */
   height: number;
   width: number;
-  /** Number of rows before those that did not arrive. */
+  /** Number of rows before the place where rows did not arrive; the number of all rows here if there is no such
+   * place. */
   head: number;
 }
 
@@ -50,7 +53,7 @@ export function parseNumber(text: string): number {
   return NUMBER.test(text) ? Number(text.replaceAll(",", "").replace("−", "-").replace(/\s?%$/, "")) : NaN;
 }
 
-/** The time of a date as Python writes it, in milliseconds; NaN if it is none. */
+/** The time of a date as Python writes it, in milliseconds since the epoch; NaN if the text is no date. */
 export function parseDate(text: string): number {
   const [, day = "", time = "00:00", zone = "Z"] = DATE.exec(text) ?? [];
   return day ? Date.parse(`${day}T${time}${zone === "UTC" ? "Z" : zone.replace(/(\d\d)(\d\d)$/, "$1:$2")}`) : NaN;
@@ -91,7 +94,8 @@ export function sortRows(grid: Grid, sorting: Sorting | null): number[] {
 /** Comparing by subtraction would fail: the difference of two infinities is NaN. */
 const compareNumbers = (a: number, b: number): number => (a < b ? -1 : a > b ? 1 : 0);
 
-/** What a press on the head of a column does: up, down, and back to the order in which the rows arrived. */
+/** The sorting after the user presses the header of a column: first ascending, then descending, then in the order in
+ * which the rows arrived (null). */
 export function nextSorting(now: Sorting | null, column: number): Sorting | null {
   if (now?.column !== column) return { column, descending: false };
   return now.descending ? null : { column, descending: true };

@@ -14,8 +14,8 @@ interface Spread {
   heads: boolean[][];
 }
 
-/** Null unless the HTML is exactly one table with a head and rows of the same length. Other HTML may contain text
- * outside of the cells, or a table of another shape. */
+/** The table as a grid. Null unless the HTML is exactly one table with a head and rows of the same length: other HTML
+ * may contain text outside of the cells, or a table of another shape. */
 export function parseHtmlTable(html: string): Grid | null {
   const content = sanitise(html, "table");
   const [table, ...others] = content.querySelectorAll("table");
@@ -34,7 +34,7 @@ const rowsIn = (table: HTMLTableElement, part: string): HTMLTableRowElement[] =>
   ...table.querySelectorAll<HTMLTableRowElement>(`:scope > ${part} > tr`),
 ];
 
-/** Read the text beside a table, which is its shape or empty. Null for any other text. */
+/** Read the text beside a table, which is empty or states the numbers of rows and columns. Null for any other text. */
 function readShape(text: string): { height: number; width: number } | null {
   if (!text) return { height: 0, width: 0 };
   const [, height, width] = PANDAS_SHAPE.exec(text) ?? POLARS_SHAPE.exec(text) ?? [];
@@ -42,7 +42,8 @@ function readShape(text: string): { height: number; width: number } | null {
   return { height: Number(height.replace(/\D/g, "")), width: Number(width.replace(/\D/g, "")) };
 }
 
-/** Repeat a cell that spans several rows or columns in each of them. Null if that makes too many cells. */
+/** The texts of the rows, with a cell that spans several rows or columns repeated in each of them. Null if that makes
+ * more than MAX_CELLS cells. */
 function spread(rows: readonly HTMLTableRowElement[]): Spread | null {
   const texts: string[][] = rows.map(() => []);
   const heads: boolean[][] = rows.map(() => []);

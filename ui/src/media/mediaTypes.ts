@@ -38,7 +38,7 @@ export function fileName(mime: string, hash: string): string {
   return `${lookOf(mime)}-${hash.slice(0, 8) || "new"}.${suffix}`;
 }
 
-/** A description, for alternative text. */
+/** A description of a medium by its type and size, used as its alternative text. */
 export function describe(mime: string, size: number): string {
   const kind = mime.replace(/^(?:image|application|text)\//, "").replace(/^vnd\./, "");
   return size > 0 ? `${kind}, ${formatBytes(size)}` : kind;
@@ -53,7 +53,8 @@ export function isAnimated(bytes: Uint8Array): boolean {
   return start.includes("acTL");
 }
 
-/** Count the images of a GIF, up to two. It walks the blocks, because their bytes may contain any marker. */
+/** Count the images of a GIF, at most to 2. The function reads the file block by block, because the bytes within a
+ * block may look like the start of an image. */
 function gifFrames(bytes: Uint8Array): number {
   const flags = bytes[10] ?? 0;
   let at = 13 + (flags & 0x80 ? 3 << ((flags & 7) + 1) : 0);

@@ -9,7 +9,7 @@ export interface Rows {
   shape: number[];
 }
 
-/** Further digits are rounding errors of binary fractions. */
+/** Significant digits that are shown. Further digits are rounding errors of binary fractions. */
 const DIGITS = 7;
 const MAX_DECIMALS = 6;
 const NUMERIC_TYPE = /^(?:u?int|float|decimal)/i;
@@ -68,14 +68,16 @@ function readValues(values: readonly unknown[], type: string): [Kind, Cell[]] {
   return ["date", isDay ? cells.map((cell) => ({ ...cell, text: cell.text.replace(MIDNIGHT, "") })) : cells];
 }
 
-/** A number that JSON lacks, such as an infinite one, and a large one arrive as text. */
+/** The cells of a column of numbers. A number that JSON cannot represent, such as infinity, and a very large number
+ * arrive as text. */
 const readNumbers = (values: readonly unknown[], write: (value: number) => string): Cell[] =>
   values.map((value) => {
     if (typeof value === "number") return { text: write(value), value, missing: false };
     return { text: toText(value), value: parseNumber(toText(value)), missing: isMissing(value) };
   });
 
-/** Writes the numbers of a column with the same number of decimals, as far as that shows each of them. */
+/** Returns a function that writes the numbers of a column. All have the same number of decimals, unless very small or
+ * very large numbers are among them; then each is written with up to DIGITS digits. */
 function numberWriter(values: readonly unknown[], isFraction: boolean): (value: number) => string {
   const numbers = values.filter((value) => typeof value === "number");
   const short = (value: number): string => String(Number(value.toPrecision(DIGITS)));

@@ -3,7 +3,8 @@
 /** Milliseconds after which the browser has certainly started to write. */
 const KEPT_MS = 10_000;
 
-/** `download` takes a name, not a path: a browser removes everything before the last slash. */
+/** Save `content` as `name`. The attribute `download` takes a name, not a path: a browser removes everything before the
+ * last slash. */
 export function saveFile(content: Blob, name: string): void {
   const address = URL.createObjectURL(content);
   const link = document.createElement("a");

@@ -34,7 +34,7 @@ export function useBytes(medium: Medium, session: string, near: boolean): Loaded
   return loaded;
 }
 
-/** An object URL for the bytes; it is revoked with the component. */
+/** An object URL for the bytes, empty until it is made. The URL is revoked when the component is removed. */
 export function useAddress(blob: Blob | null): string {
   const [address, setAddress] = useState("");
   useEffect(() => {

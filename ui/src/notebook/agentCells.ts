@@ -1,5 +1,5 @@
-/** Which cells talk to the agent, and what the prompt of such a cell is. The server and the kernel decide the same in
- * `agent_kernel/core/wire/agent_cells.py`. */
+/** Which cells talk to the agent, and what the prompt of such a cell is. The server and the kernel apply the same rules
+ * in `agent_kernel/core/wire/agent_cells.py`. */
 
 /** The name of the kernelspec "Agent prompts (Python)", whose kernels run prompt cells as turns. */
 export const AGENT_PYTHON = "agent-python";
@@ -22,8 +22,8 @@ export function isMagicCell(source: string): boolean {
   return /^\s*%%agent\b/.test(source);
 }
 
-/** Whether a cell talks to the agent: a `%%agent` cell, a prompt cell, or one with only `%agent` lines and comments. Its
- * prompt and its output are already in the conversation, or are help for the user. */
+/** Whether a cell talks to the agent: a `%%agent` cell, a prompt cell, or a cell with only `%agent` lines and comments.
+ * The prompt and the output of such a cell are already in the conversation, or are help for the user. */
 export function isAgentCell(source: string, metadata?: unknown): boolean {
   const lines = source
     .split("\n")
@@ -38,7 +38,8 @@ export function isSwitchedToAsk(metadata: unknown): boolean {
   return entry(metadata)["ask"] === true;
 }
 
-/** Whether an output offers to ask the agent: the kernel says so below the error of a cell that is a sentence. */
+/** Whether an output offers to ask the agent. The kernel marks the error of a cell that is a sentence and no code with
+ * this offer. */
 export function offersToAsk(metadata: unknown): boolean {
   return entry(metadata)["offer"] === "ask";
 }

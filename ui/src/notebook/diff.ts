@@ -1,6 +1,6 @@
-/** A line diff of two texts: the shortest script of Myers' algorithm ("An O(ND) Difference Algorithm and Its
- * Variations", 1986) between the common beginning and the common end. Texts with little in common are shown one after
- * the other. */
+/** A line diff of two texts: Myers' algorithm ("An O(ND) Difference Algorithm and Its Variations", 1986) finds the
+ * shortest one between the common beginning and the common end. Of texts with more than MOST differences, all lines of
+ * the first are shown before all lines of the second. */
 export interface Line {
   kind: "same" | "gone" | "new";
   text: string;
@@ -9,7 +9,7 @@ export interface Line {
   after: number | null;
 }
 
-/** Limit for the number of differences: time and memory grow with its square. */
+/** Maximum number of differences that are searched: time and memory grow with its square. */
 const MOST = 1_000;
 
 export function diff(before: string, after: string): Line[] {
@@ -30,7 +30,7 @@ export function diff(before: string, after: string): Line[] {
   return found;
 }
 
-/** Remove lines that are further than `around` from a difference; null stands for removed lines. */
+/** Keep only the lines within `around` lines of a difference. Each run of removed lines becomes one null. */
 export function hunks(all: readonly Line[], around = 3): (Line | null)[] {
   const near = all.map((_, place) => all.slice(Math.max(0, place - around), place + around + 1).some(isChange));
   return all.flatMap((line, place) => (near[place] ? [line] : near[place - 1] || place === 0 ? [null] : []));
@@ -70,7 +70,8 @@ function script(a: readonly string[], b: readonly string[]): [Line["kind"], stri
 const pair = ([kind, text]: readonly [Line["kind"], string]): [Line["kind"], string] => [kind, text];
 const far = (reached: ReadonlyMap<number, number>, k: number): number => reached.get(k) ?? -1;
 
-/** How far each diagonal was reached before step d = 0, 1, 2...; null if there are too many differences. */
+/** The steps of Myers' search. Element d maps each diagonal k = x - y to the largest x that fewer than d differences
+ * reach (x lines of `a`, y lines of `b`). Null if there are more than MOST differences. */
 function ends(a: readonly string[], b: readonly string[]): Map<number, number>[] | null {
   const reached = new Map<number, number>([[1, 0]]);
   const trace: Map<number, number>[] = [];

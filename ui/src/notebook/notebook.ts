@@ -3,15 +3,16 @@ import type { ReadonlySignal } from "@preact/signals";
 import type { Change, ProposedChange } from "../turn/cellChanges";
 
 export interface Bound {
-  /** Relative to the contents root; empty for a kernel without a notebook. */
+  /** Path of the notebook, relative to the contents root; empty for a kernel without a notebook. */
   path: string;
-  /** Empty without a kernel. */
+  /** Id of the kernel; empty without a kernel. */
   kernel: string;
   kernelName: string;
   kernelState: "idle" | "busy" | "starting" | "restarting" | "dead" | "none";
 }
 
-/** `source` and `index` are those in the live document; `output` is text, for the user and the model. */
+/** A cell of the open notebook. `source` and `index` are those in the open document, which may not be saved; `output`
+ * is text, for the user and the model. */
 export interface CellView {
   id: string;
   index: number;
@@ -25,32 +26,32 @@ export interface CellView {
  * since), gone (the cell does not exist), closed (the notebook is not open in this page). */
 export type Standing = "open" | "accepted" | "undone" | "touched" | "gone" | "closed";
 
-/** Why a proposed change cannot be made: the cell has another text than the one that was proposed to change, or a cell
- * that it needs does not exist any more. Empty if it can be made. */
+/** Why a proposed change cannot be made: "changed" if the text of the cell is no longer the one that the proposal
+ * replaces, "gone" if a cell that the change needs no longer exists. Empty if the change can be made. */
 export type Obstacle = "" | "changed" | "gone";
 
 export interface Outcome {
   change: Change;
   done: boolean;
-  /** Why it was not done, for the user. */
+  /** Why the change was not undone, as a text for the user; empty if it was. */
   why: string;
-  /** The document already is as it was before the change. */
+  /** Whether there was nothing to undo, because the document is already as it was before the change. */
   needless?: boolean;
 }
 
 /** Review and undo of the agent's changes in open notebooks. */
 export interface ChangeKeeper {
-  /** Increases when an open notebook changes: earlier results may be out of date. */
+  /** Increases when an open notebook changes: call the methods again, because their results may be out of date. */
   readonly version: ReadonlySignal<number>;
   standing(change: Change): Standing;
-  /** `notebook` is the path of the notebook of the conversation. */
+  /** Why a proposed change cannot be made. `notebook` is the path of the notebook in which it would be made. */
   obstacle(change: ProposedChange, notebook: string): Obstacle;
-  /** Current index of the cell; -1 if it is not there. */
+  /** Current index of the cell of a change; -1 if the cell is not there. */
   place(change: Change): number;
   /** Undo changes as one step of the notebook's own undo. Cells that the user has changed since stay. */
   undo(changes: readonly Change[]): Outcome[];
   accept(changes: readonly Change[]): void;
-  /** Make an edit that the user accepted before it was made. Returns why it was not made, or "". */
+  /** Make a proposed edit that the user has accepted. Returns why it was not made, or "". */
   apply(change: Change): string;
 }
 
@@ -65,15 +66,17 @@ export interface WrittenCell {
   made: boolean;
 }
 
-/** Places in the current notebook where the panel draws beside the document. Nothing of it becomes part of the file. */
+/** Places in the current notebook where the panel draws beside the cells. Nothing that is drawn there becomes part of
+ * the file. */
 export interface NotebookPlaces {
-  /** Increases when the notebook or its cells were replaced, drawn or changed: places must be requested again. */
+  /** Increases when the notebook or its cells were replaced, drawn or changed; the elements must then be requested
+   * again with `at`. */
   readonly version: ReadonlySignal<number>;
   /** Ids of the cells in their order. */
   cells(): readonly string[];
   written(): readonly WrittenCell[];
-  /** The element of this key at a cell; null if the cell is not there or not drawn yet. The element of a key stays the
-   * same while the front end draws its cell again. */
+  /** The element for `key` at a cell, made if it does not exist; null if the cell does not exist or is not drawn yet. A
+   * key keeps its element while JupyterLab draws the cell again. */
   at(key: string, cell: string, side: CellSide): HTMLElement | null;
   remove(key: string): void;
   /** The bar below the notebook; null without a notebook. */
@@ -98,21 +101,23 @@ export interface NotebookHost {
   readonly selectedCells: ReadonlySignal<readonly CellView[]>;
   /** The cell with the newest error; null if there is none. Absent if the host does not support it. */
   readonly lastError?: ReadonlySignal<CellView | null>;
-  /** Id of the agent's cell that waits for input; empty for none. Absent if the host does not support it. */
+  /** Id of the agent cell that runs and waits for input from the user; empty for none. Absent if the host does not
+   * support it. */
   readonly asking?: ReadonlySignal<string>;
-  /** Insert above or below the active cell, or replace it. Resolves with the id of the cell. */
+  /** Insert a cell with `source` above or below the active cell, or replace the text of the active cell. Resolves with
+   * the id of the cell. */
   insert(source: string, where: "above" | "below" | "replace"): Promise<string>;
   reveal(cell: string): void;
   /** Return the focus to the notebook. */
   focus(): void;
   startKernel(): Promise<void>;
-  /** Correct a failed cell in its kernel, where candidates are tried. Resolves with null if the kernel cannot do that.
-   * Absent if the host does not support it. */
+  /** Correct a failed cell in its kernel, which tries candidates in a draft. `words` is what the user adds to the
+   * request. Resolves with null if the kernel cannot do that. Absent if the host does not support it. */
   fix?(cell: string, words: string): Promise<Fix | null>;
-  /** Whether the agent's code never runs in this notebook's kernel, only in the sandbox. */
+  /** Whether code of the agent's turns runs only in the sandbox, never in this notebook's kernel. */
   readonly apart?: boolean;
-  /** Absent if the host cannot change cells. */
+  /** Review and undo of changes. Absent if the host cannot change cells. */
   readonly changes?: ChangeKeeper;
-  /** Absent if the host cannot draw in cells. */
+  /** Places in the notebook for the review. Absent if the host cannot draw in cells. */
   readonly places?: NotebookPlaces;
 }

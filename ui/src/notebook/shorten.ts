@@ -1,4 +1,5 @@
-/** Leave out the middle: the beginning of code and the end of an error matter most. */
+/** Shorten a text by leaving out its middle, so that `most` characters of it stay. The beginning of code and the end of
+ * an error matter most. */
 export function shorten(text: string, most: number): string {
   if (text.length <= most) return text;
   const half = most >> 1;

@@ -11,7 +11,7 @@ export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
   return !!keeper && changesOf(turn).some((change) => isUndoable(keeper, change));
 }
 
-/** Undo the changes of a stored or new turn. Returns sentences for the user. */
+/** Undo the cell changes of a turn. Returns sentences for the user that say what was undone and what was not. */
 export function undoTurn(host: NotebookHost | null, turn: TurnView): string[] {
   const changes = changesOf(turn);
   const outcomes: Outcome[] =
@@ -35,7 +35,8 @@ export function undoChange(keeper: ChangeKeeper | undefined, change: Change): st
 
 export const closedReason = (): string => trans.__("its notebook is not open here");
 
-/** "Cell 3" as the notebook counts; where the cell was, if it is gone. */
+/** The name of the changed cell, such as "Cell 3", by its current number. If the cell is gone, its number at the time
+ * of the change is used. */
 function nameOf(host: NotebookHost | null, change: Change): string {
   const place = host?.changes?.place(change) ?? -1;
   const name = cellName(place >= 0 ? place : change.index);

@@ -1,5 +1,5 @@
-/** The mark beside the prompt of a cell that the agent wrote. Hover and focus say which request that was, and when; a
- * click opens its turn in the panel. */
+/** The mark beside the prompt of a cell that the agent wrote. On hover or focus it shows the user's request and its
+ * time; a click opens the turn in the panel. */
 import { usePanel } from "../conversation/panelContext";
 import type { WrittenCell } from "../notebook/notebook";
 import { formatMoment, trans } from "../translation/translation";

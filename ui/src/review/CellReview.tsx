@@ -1,4 +1,5 @@
-/** A change of a cell, shown at the cell: what would change or has changed, with buttons to accept, reject or edit it. */
+/** A card at a cell that shows what would change or has changed in it, with buttons to accept, reject or edit the
+ * change. */
 import { useSignal } from "@preact/signals";
 import { useId, useRef } from "preact/hooks";
 import { usePanel } from "../conversation/panelContext";
@@ -99,8 +100,8 @@ function Proposed({ item }: { item: ReviewItem }) {
   );
 }
 
-/** A change that was made without a question. The document has no mark for a deleted or moved cell: "Keep" puts the card
- * away in this page. */
+/** A change that the agent made without asking. The document has no mark for a deleted or moved cell, so "Accept" only
+ * hides the card of such a change in this page. */
 function Made({ item, reviews }: Reviewed) {
   const said = useSignal("");
   const { change } = item;
@@ -131,7 +132,8 @@ function Made({ item, reviews }: Reviewed) {
   );
 }
 
-/** The cell itself shows the text that was added, or that would be deleted. */
+/** The difference that a change makes. It is left out if the cell itself shows the text (a cell that was added or would
+ * be deleted), unless the text has invisible characters, and for a moved cell. */
 function Changed({ item }: { item: ReviewItem }) {
   const { before, after } = item;
   const isShown =

@@ -1,5 +1,5 @@
-/** The bar below the notebook: how many cells a turn changed, how many wait for the user, and buttons to go from one to
- * the other, to accept or reject all, and to undo the changes of the turn. */
+/** The bar below the notebook: how many cells a turn changed, how many of the changes wait for the user, and buttons to
+ * go from one change to the next, to accept or reject all, and to undo the changes of the turn. */
 import { useSignal } from "@preact/signals";
 import { usePanel } from "../conversation/panelContext";
 import { canUndo, undoTurn } from "../notebook/undo";

@@ -1,5 +1,5 @@
-/** What is to be reviewed in the notebook: changes of cells that wait for an approval, and changes that were made and
- * are not accepted yet. Derived from the turns and the document; the functions have no side effects. */
+/** The changes of cells that the notebook shows for review: those that wait for an approval, and those that were made
+ * and are not accepted yet. They are derived from the turns and the document; the functions have no side effects. */
 import type { CellSide, ChangeKeeper } from "../notebook/notebook";
 import {
   type Change,
@@ -12,18 +12,18 @@ import {
 import type { Approval, CallBlock, TurnView } from "../turn/turn";
 
 export interface ReviewItem {
-  /** Made of the ids of the turn and the call; the element in the notebook is found by it. */
+  /** Identifies the item and its element in the notebook; made of the ids of the turn and the call. */
   key: string;
   turn: string;
   call: string;
   do: CellChangeKind;
-  /** The cell at which the item is shown, and where at it. */
+  /** The cell at which the item is shown, and the place at this cell (`side`). */
   cell: string;
   side: CellSide;
   type: string;
   before: string;
   after: string;
-  /** The cell above the place that a cell is moved to; empty for the top. */
+  /** For an inserted or moved cell: the id of the cell above its place; empty for the top. */
   below: string;
   /** The question about a proposed change; null for a change that was made. */
   approval: Approval | null;
@@ -38,11 +38,11 @@ interface ReviewInput {
   cells: readonly string[];
   /** Whether the turn ran while this page was open. */
   isLive: (turn: string) => boolean;
-  /** Keys of items that the user has put away. */
+  /** Keys of items that the user has hidden in this page. */
   dismissed: ReadonlySet<string>;
 }
 
-/** In the order of the cells at which they are shown. */
+/** The items to review, in the order of the cells at which they are shown. */
 export function itemsOf(input: ReviewInput): ReviewItem[] {
   const all = input.turns.flatMap((turn) => [...proposedItems(turn, input.cells), ...madeItems(turn, input)]);
   const place = new Map(input.cells.map((cell, index) => [cell, index]));
@@ -68,7 +68,7 @@ function madeItems(turn: TurnView, { keeper, cells, isLive, dismissed }: ReviewI
     if (!call || isApproved(call) || change.lost || isSuperseded(turn, change)) return [];
     if (dismissed.has(keyOf(turn.id, call.id)) || keeper.standing(change) !== "open") return [];
     const hasTag = change.do === "insert" || change.do === "edit";
-    if (!hasTag && !isLive(turn.id)) return []; // the document has no mark that it is open
+    if (!hasTag && !isLive(turn.id)) return []; // the document has no mark of such a change
     const at = change.do === "delete" ? insertPlace(change.from, cells) : { cell: change.cell, side: "input" as const };
     const { type, before, after, below } = change;
     return [{ ...named(turn, call), do: change.do, ...at, type, before, after, below, approval: null, change }];
@@ -78,7 +78,8 @@ function madeItems(turn: TurnView, { keeper, cells, isLive, dismissed }: ReviewI
 const keyOf = (turn: string, call: string): string => `${turn} ${call}`;
 const named = (turn: TurnView, call: CallBlock) => ({ key: keyOf(turn.id, call.id), turn: turn.id, call: call.id });
 
-/** An inserted cell has no place of its own yet. Its item is shown below the cell that it follows, or above the first cell if it follows none. */
+/** Where the item of a cell is shown that is not in the notebook: below the cell that it follows, or above the first
+ * cell if it follows none. */
 function insertPlace(below: string, cells: readonly string[]): { cell: string; side: CellSide } {
   return below ? { cell: below, side: "below" } : { cell: cells[0] ?? "", side: "above" };
 }

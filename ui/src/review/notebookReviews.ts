@@ -16,21 +16,23 @@ import "./review.css";
 
 /** After the user presses a key in the notebook, the review does not scroll it for this long. */
 const TYPING_MS = 3_000;
-/** A notebook that draws only the cells in sight draws a cell some time after it was scrolled to, and may take it out
- * of the page once more, which takes the focus away; JupyterLab may move the focus to the cell a moment later. */
+/** After scrolling to a card, its presence and the focus are checked every CHECK_MS: at most REACH_CHECKS times, until
+ * the card was there in SETTLED_CHECKS of them. A notebook that draws only the cells in sight draws a cell some time
+ * after it was scrolled to, and may take it out of the page once more, which takes the focus away; JupyterLab may move
+ * the focus to the cell a moment later. */
 const CHECK_MS = 50;
 const REACH_CHECKS = 60;
 const SETTLED_CHECKS = 6;
 
 export class NotebookReviews implements Reviewing {
   readonly items: ReadonlySignal<readonly ReviewItem[]>;
-  /** The newest turn that changed cells; null if there is none, or if it is from before this page was opened and there
-   * is nothing left to review. */
+  /** The turn that the bar shows: the newest turn that changed cells or proposes to, if it ran while this page was open
+   * and its bar is not dismissed; otherwise the turn of the last item to review. Null if there is no such turn. */
   readonly turn: ReadonlySignal<TurnView | null>;
   readonly current = signal("");
   readonly #dismissed = signal<ReadonlySet<string>>(new Set());
   readonly #live = new Set<string>();
-  /** Turns whose changes were scrolled to. */
+  /** The groups of items (`groupOf`) that are no longer new, so that the notebook is not scrolled to them again. */
   readonly #shown = new Set<string>();
   readonly #drawn = new Map<string, HTMLElement>();
   readonly #ends: (() => void)[];
@@ -146,8 +148,8 @@ export class NotebookReviews implements Reviewing {
     return standing !== "undone" && standing !== "gone" && standing !== "closed";
   }
 
-  /** Scroll to a new item: to each proposal, and to the first change of a turn. The items of turns that ended before
-   * the page was loaded do not scroll the notebook. */
+  /** Scroll the notebook to a new item: to each proposal, and to the first change of a turn. Items of turns that ended
+   * before the page was loaded are not scrolled to. */
   #arrived(item: ReviewItem): void {
     this.#shown.add(groupOf(item));
     if (!this.#live.has(item.turn)) return;
@@ -221,7 +223,7 @@ export class NotebookReviews implements Reviewing {
     render(this.#within(content), element);
   }
 
-  /** Remove an element. If the focus was inside, it moves to the cell of the element. */
+  /** Remove the element of an item or a mark. If the focus was inside, it moves to the cell of the element. */
   #erase(key: string): void {
     const element = this.#drawn.get(key);
     const hadFocus = element?.contains(document.activeElement) ?? false;

@@ -15,8 +15,8 @@ export interface Translation {
   language: string;
 }
 
-/** Translated texts by their English text, as `jupyterlab-translate` writes them (Jed 2.x). The entry "" describes the
- * catalog. */
+/** The translated texts under their English text, as `jupyterlab-translate` writes them (Jed 2.x). The entry ""
+ * describes the catalog. */
 export type Catalog = Readonly<Record<string, unknown>>;
 
 /** The domain of our catalog in JupyterLab. */
@@ -29,7 +29,8 @@ function fill(text: string, values: readonly unknown[]): string {
   });
 }
 
-/** The texts of a catalog with one form for the number 1 and one for all others. A text that it lacks stays English. */
+/** The texts of a catalog whose language has one form for the number 1 and one for all other numbers. A text that the
+ * catalog lacks stays English. */
 export function textsOf(catalog: Catalog): Texts {
   const find = (key: string, form: number): string | undefined => {
     const found = key && Object.hasOwn(catalog, key) ? catalog[key] : undefined;
@@ -46,7 +47,8 @@ export function textsOf(catalog: Catalog): Texts {
 
 export const ENGLISH: Translation = { texts: textsOf({}), language: "en" };
 
-/** The translation for a language tag such as `de-AT`, from catalogs by their language; else English. */
+/** The translation for a language tag such as `de-AT`. `catalogs` has one catalog for each language, such as `de`;
+ * without one for the tag, the texts are English. */
 export function translationFor(tag: string, catalogs: Readonly<Record<string, Catalog>>): Translation {
   const language = tag.split(/[-_]/)[0]?.toLowerCase() ?? "";
   const catalog = Object.hasOwn(catalogs, language) ? catalogs[language] : undefined;
@@ -55,7 +57,8 @@ export function translationFor(tag: string, catalogs: Readonly<Record<string, Ca
 
 let current = ENGLISH;
 
-/** Set the translation of this module's page. Each of the two bundles in JupyterLab has its own. */
+/** Set the translation for all texts of this bundle. JupyterLab loads two bundles of ours, the plugin and the panel,
+ * each with a copy of this module. */
 export function setTranslation(translation: Translation): void {
   current = translation;
 }
@@ -77,7 +80,8 @@ export function formatNumber(value: number, options?: Intl.NumberFormatOptions):
 export const DATE_ALONE: Intl.DateTimeFormatOptions = { dateStyle: "medium" };
 const DATE_AND_TIME: Intl.DateTimeFormatOptions = { dateStyle: "medium", timeStyle: "short" };
 
-/** The time if it is today, otherwise `earlier`, as the user's language writes it. */
+/** A time in seconds since the epoch, as the user's language writes it: only the time of day if it is today, otherwise
+ * in the format `earlier`. */
 export function formatMoment(seconds: number, earlier = DATE_AND_TIME): string {
   const when = new Date(seconds * 1_000);
   const options: Intl.DateTimeFormatOptions =

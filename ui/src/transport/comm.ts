@@ -1,6 +1,6 @@
-/** The transport through the kernel, for pages that cannot reach its server: messages over a widget's comm, handled by
- * threads of the kernel. A kernel that runs a cell reads requests when the cell has ended; its own messages arrive at
- * once. */
+/** The transport through the kernel, for pages that cannot reach the kernel's server: messages over the comm of a
+ * widget, which threads of the kernel handle. While the kernel runs a cell, it does not read requests of the page; it
+ * can send messages to the page at any time. */
 import { signal } from "@preact/signals";
 import type { ErrorBody, TurnEvent } from "../wire/events";
 import type { News } from "../wire/socket";
@@ -19,8 +19,8 @@ export interface CommModel {
   off(event: "msg:custom", listener: (content: unknown, buffers: readonly DataView[]) => void): void;
 }
 
-/** Messages of the kernel (`agent_kernel/notebook/panel/server_relay.py`). `to` is the view that asked, `number` the number of
- * its request. */
+/** Messages from the kernel (`agent_kernel/notebook/panel/server_relay.py`). `to` is the id of the view that sent the
+ * request, `id` or `number` the number of that request. */
 type KernelMessage = { to: string } & (
   | { id: number; body: unknown }
   | { id: number; error: ErrorBody }
@@ -74,7 +74,7 @@ export class CommTransport implements Transport {
     };
   }
 
-  /** A page that cannot change the notebook cannot run tool calls. */
+  /** Does nothing: a page with this transport cannot change the notebook, so it cannot run tool calls. */
   serve(): Close {
     return () => undefined;
   }
@@ -137,7 +137,7 @@ export class CommTransport implements Transport {
   }
 }
 
-/** The kernel names errors by code; the panel distinguishes them by HTTP status. */
+/** The HTTP status for an error code. The kernel sends codes only; the panel distinguishes errors by their status. */
 function statusOf(code: string): number {
   if (code === "server_unreachable" || code === "offline") return 0;
   if (code.endsWith("not_found")) return 404;

@@ -1,5 +1,6 @@
-/** Which listeners follow which turn, and from which event. Each turn has one request, from the earliest position of
- * its followers. Requests are numbered, so that events of an earlier request are ignored; they are sent again. */
+/** Which listeners follow the events of which turn, and after which event. All listeners of a turn share one request to
+ * the server, which starts at the earliest position among them. Requests are numbered: events that answer an earlier
+ * request are ignored, because the latest request returns them again. */
 import type { TurnEvent } from "../wire/events";
 import type { ClientMessage } from "../wire/socket";
 import type { Close } from "./transport";
@@ -12,7 +13,7 @@ interface Follower {
 
 interface Followed {
   all: readonly Follower[];
-  /** Number of the latest request. */
+  /** Number of the latest request for this turn. */
   number: number;
   confirm: boolean;
 }
@@ -36,7 +37,8 @@ export class Followers {
     };
   }
 
-  /** Request the events after the last one that all followers have. Does nothing for a turn without followers. */
+  /** Request the events of a turn after the last one that every listener has. Does nothing for a turn without
+   * listeners. */
   resume(turn: string): void {
     const followed = this.#followed.get(turn);
     if (!followed) return;
@@ -46,12 +48,13 @@ export class Followers {
     this.ask({ do: "follow", turn, session: followed.all.at(-1)?.session ?? "", after, number: followed.number });
   }
 
-  /** Call this after a lost connection. */
+  /** Request the events of all turns again. Call this after the connection was lost. */
   resumeAll(): void {
     for (const turn of this.#followed.keys()) this.resume(turn);
   }
 
-  /** Whether `number` is that of the latest request. From then on its events are delivered. */
+  /** The server answered the request `number`. Returns whether it is the latest request for the turn; if so, `deliver`
+   * passes events of the turn on from now. */
   answered(turn: string, number: number): boolean {
     const followed = this.#followed.get(turn);
     if (followed?.number !== number) return false;
@@ -71,7 +74,7 @@ export class Followers {
     if (event.type === "turn.finished") this.forget(event.turn);
   }
 
-  /** Returns whether the turn had followers. */
+  /** Forget the listeners of a turn. Returns whether there were any. */
   forget(turn: string): boolean {
     return this.#followed.delete(turn);
   }

@@ -10,7 +10,8 @@ export const offlineError = (): ErrorBody => ({
 
 export const stoppedError = (): ErrorBody => ({ code: "stopped", message: trans.__("Stopped.") });
 
-/** Errors of Jupyter itself or of a proxy have another shape, or none. */
+/** Read the error in the body of a response. Errors of Jupyter itself or of a proxy have another form, or no body; they
+ * become an error with the HTTP status. */
 export function readError(text: string, status: number): ErrorBody {
   const http = { code: "http", message: trans.__("The server answered %1.", status) };
   try {
@@ -22,7 +23,8 @@ export function readError(text: string, status: number): ErrorBody {
   }
 }
 
-/** `told` receives the uploaded fraction, 0 to 1. Rejects with ApiError, also when `stop` is aborted. */
+/** Upload a body by POST. `told` receives the uploaded fraction, 0 to 1. Rejects with ApiError, also when `stop` is
+ * aborted. */
 export function uploadBody<Answer>(
   url: string,
   headers: Headers,

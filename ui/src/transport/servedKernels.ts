@@ -1,14 +1,17 @@
-/** The kernels for whose notebooks this page runs calls, and whether the server knows that. The server answers the
- * messages of a connection in their order, so a pong confirms what was sent before its ping. */
+/** The kernels for whose notebooks this page runs tool calls, and whether the server has confirmed that it knows them.
+ * The server answers the messages of a connection in their order, so its answer to a ping confirms what was sent before
+ * that ping. */
 import type { ClientMessage, Serving } from "../wire/socket";
 
-/** The longest time that a message waits, in milliseconds. After it, the turn has the tools of the server alone. */
+/** The longest time, in milliseconds, that a user's message waits for the confirmation before it is sent. Without the
+ * confirmation, its turn may have the tools of the server only. */
 const WITHIN_MS = 3_000;
 
 export class ServedKernels {
   readonly #tools = new Map<string, string[]>();
   readonly #confirmed = new Set<string>();
-  /** For each ping without an answer, the kernel that the answer confirms; empty for none. */
+  /** For each ping that is not answered yet, in the order in which they were sent: the kernel that the answer confirms;
+   * empty for none. */
   #pings: string[] = [];
   readonly #waiting = new Map<string, Set<() => void>>();
 

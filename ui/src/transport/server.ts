@@ -1,5 +1,5 @@
-/** The transport to the Jupyter server of this page: requests over HTTP, events over one WebSocket, which reconnects
- * and resumes each turn where it was. */
+/** The transport to the Jupyter server of this page: requests over HTTP, events over one WebSocket. The WebSocket
+ * reconnects, and every turn that is followed continues after its last received event. */
 import { signal } from "@preact/signals";
 import type { TurnEvent } from "../wire/events";
 import { CLOSED, type ClientMessage, type News, type ServerMessage, type Serving } from "../wire/socket";
@@ -204,7 +204,7 @@ export class ServerTransport implements Transport {
     }
   }
 
-  /** Returns whether there is a connection. */
+  /** Send a message over the WebSocket. Returns false, and sends nothing, if it is not connected. */
   #ask(ask: ClientMessage): boolean {
     if (this.#socket?.readyState !== WebSocket.OPEN) return false;
     this.#socket.send(JSON.stringify(ask));
@@ -229,7 +229,8 @@ export class ServerTransport implements Transport {
       return;
     }
     if ("session" in said) {
-      // News of a kernel goes only to those who watch the kernel: its `session` names the binding, not the subject.
+      // News of a kernel goes only to listeners of the kernel: its `session` is the session that the notebook is bound
+      // to, but the news is not about that session.
       const ofKernel = said.type === "binding.changed" || (said.type === "watching" && said.kernel !== "");
       const keys = ofKernel ? [] : [JSON.stringify({ session: said.session })];
       if ("kernel" in said && said.kernel) keys.push(JSON.stringify({ kernel: said.kernel }));

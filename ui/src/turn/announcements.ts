@@ -1,4 +1,5 @@
-/** What a screen reader announces about a running turn: each part once, when it is complete; a question at once. */
+/** What a screen reader announces about a running turn: each part of the answer once, when it is complete, and a
+ * question to the user at once. */
 import { plainText } from "./terminalOutput";
 import type { Block, TurnView } from "./turn";
 import { callLabel, stateOf, statusOf } from "./labels";
@@ -14,7 +15,8 @@ export interface Announcement {
   asks?: boolean;
 }
 
-/** `cells`: the ids of the notebook's cells. */
+/** The announcements after the view of a turn changed from `before` to `now`. `cells` has the ids of the notebook's
+ * cells in their order. */
 export function announcements(before: TurnView, now: TurnView, cells: readonly string[] = []): Announcement[] {
   const was = new Map(before.blocks.map((block) => [block.id, block]));
   const told = now.blocks.flatMap((block) =>

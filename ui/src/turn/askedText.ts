@@ -1,5 +1,5 @@
-/** The question of a turn as people read it. `%agent fix`, `explain` and `improve` write a prompt for the model, which is
- * recognised by its text. */
+/** The question of a turn as the panel shows it. `%agent fix`, `explain` and `improve` write long prompts for the
+ * model; such a prompt is recognised by its text and shown as a short sentence. */
 import { trans } from "../translation/translation";
 
 const FIX =
@@ -16,7 +16,8 @@ export function askedText(prompt: string): string {
   return words ? `${text}\n${words}` : text;
 }
 
-/** The text and the length of the part of the prompt that it stands for. */
+/** The short text to show, and the length of the beginning of the prompt that it replaces. Null for any other
+ * prompt. */
 type Found = readonly [string, number] | null;
 
 function fixText(prompt: string): Found {

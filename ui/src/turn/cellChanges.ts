@@ -1,5 +1,5 @@
-/** The cell changes of a turn, read from the details of its calls. They come from events and from the store, so every
- * field is checked. The functions have no side effects. */
+/** The cell changes of a turn, read from the `details` of its tool calls. These come from events and from the store
+ * without a fixed type, so every field is checked. The functions have no side effects. */
 import type { CallBlock, TurnView } from "./turn";
 import { lookupTable } from "./labels";
 import { serverText } from "./serverTexts";
@@ -24,9 +24,9 @@ export interface Change {
    * change (`from`); empty if the changed cell was the first. */
   below: string;
   from: string;
-  /** A deleted cell, in the file format. */
+  /** The deleted cell in the notebook's file format; null for other changes. */
   kept: Facts | null;
-  /** Why its texts are missing; such a change cannot be undone. */
+  /** Why `before` and `after` are missing, in which case the change cannot be undone; empty if they are there. */
   lost: string;
 }
 
@@ -41,7 +41,7 @@ const text = (value: Json | undefined): string => (typeof value === "string" ? v
 const facts = (value: Json | undefined): Facts | null =>
   value !== null && typeof value === "object" && !Array.isArray(value) ? value : null;
 
-/** Null for a call that has not changed a cell. */
+/** The change that a call has made; null for a call that has not changed a cell. */
 export function changeOf(call: Pick<CallBlock, "id" | "name" | "details">): Change | null {
   const told = facts(call.details["change"]);
   const deed = DEEDS.get(call.name);

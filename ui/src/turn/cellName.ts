@@ -1,17 +1,19 @@
-/** Cells as JupyterLab names them. Calls, the model's tools and the document count from 0. */
+/** The names of cells in the panel, which count from 1 as JupyterLab does. Tool calls, the model's tools and the
+ * document count from 0. */
 import { trans } from "../translation/translation";
 
-/** "cell 3"; JupyterLab counts from 1. */
+/** "cell 3" for the index 2. */
 export const cellName = (index: number): string => trans.__("cell %1", index + 1);
 
-/** Replace the numbers in a reference of the model, such as "3, 5-8", by those that the notebook shows. Ids stay. */
+/** Replace the numbers in a reference to cells by the model, such as "3, 5-8", by those that the notebook shows ("4,
+ * 6-9"). A reference that is an id stays. */
 export function shownReference(reference: string): string {
   if (!/^\s*\d+(\s*-\s*\d+)?(\s*,\s*\d+(\s*-\s*\d+)?)*\s*$/.test(reference)) return reference;
   return reference.replace(/\d+/g, (number) => String(Number(number) + 1));
 }
 
-/** The title of a note of the context as people read it. The note itself has the numbers of the model's tools, which
- * count from 0, and may name the type and the id of the cell. */
+/** The title of a note (hidden context that is sent with a message) as the panel shows it. The title in the note has
+ * the numbers of the model's tools, which count from 0, and may name the type and the id of the cell. */
 export function shownTitle(title: string): string {
   const found = /^((?:(?:error|output) of |selected in )?cell )(\d+)(?:, \w+, id .*)?$/i.exec(title);
   if (!found) return title;

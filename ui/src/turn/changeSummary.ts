@@ -10,7 +10,8 @@ const counted: Record<CellChangeKind, (count: number) => string> = {
   move: (count) => trans._n("%1 cell moved", "%1 cells moved", count),
 };
 
-/** "2 cells changed", "df and 1 other variable", "1 file"; empty if no change is known. */
+/** What a turn changed, in phrases such as "2 cells changed", "df and 1 other variable" and "1 file"; empty if no
+ * change is known. */
 export function changeSummary(turn: TurnView): string[] {
   const cells = new Map<CellChangeKind, Set<string>>();
   const variables = new Set<string>();

@@ -1,5 +1,6 @@
-/** Titles of Python programs, for the row of a call: "Group df by month" instead of a line of code. A title is derived
- * from the code alone. If no rule matches a program, its title is one line of its code (`tellingLine`). */
+/** Titles of Python programs, which the panel shows for a call of the tool `python`: "Group df by month" instead of a
+ * line of code. A title is derived from the code alone. If no rule matches a program, its title is one line of its code
+ * (`tellingLine`). */
 import { trans } from "../translation/translation";
 
 interface CodeTitle {
@@ -18,10 +19,11 @@ type Rule = (program: Program) => CodeTitle | null;
 const MAX_CODE = 20_000;
 const MAX_TARGET = 120;
 const NAME = "[A-Za-z_]\\w*";
-/** A variable, an attribute or a column of it: `df`, `self.df`, `df["a"]`. */
+/** A pattern for a variable, an attribute or a column: `df`, `self.df`, `df["a"]`. */
 const SUBJECT = `(${NAME}(?:\\.${NAME})*?(?:\\[[^\\[\\]]*\\])?)`;
 
-/** Calls that change more than variables. The title of a program with such a call is the line of the call. */
+/** Calls that have effects beyond variables, such as on files or processes. The title of a program with such a call is
+ * the line of the call. */
 const EFFECT =
   /(?:^|[^\w.])(?:os\.(?!path\b|getcwd\b|listdir\b|environ\b|sep\b)\w+|shutil\.\w+|subprocess\.\w+|sys\.exit|exec|eval|__import__|requests\.\w+|httpx\.\w+|urllib[\w.]*|socket\.\w+|get_ipython)\s*\(|^\s*[!%]|\.(?:unlink|rmdir|rename|write_text|write_bytes)\(/m;
 const CHARTS = new Map([
@@ -160,7 +162,7 @@ function firstTitle(program: Program): CodeTitle | null {
   return null;
 }
 
-/** Blank comments and the contents of strings, so that rules see code only. Positions stay the same. */
+/** Replace comments and the contents of strings by blanks, so that the rules see code only. Positions stay the same. */
 function mask(code: string): string {
   return code.replace(
     /("""|''')[\s\S]*?(?:\1|$)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?|#[^\n]*/g,
@@ -174,7 +176,8 @@ function mask(code: string): string {
   );
 }
 
-/** The arguments of the call whose bracket opens before `start`, as written; the rest of the program if it is open. */
+/** The arguments of the call whose opening bracket is before the offset `start`, as written; the rest of the program if
+ * the bracket is not closed. */
 function argumentsAt({ code, masked }: Program, start: number): string {
   let depth = 1;
   for (let at = start; at < masked.length; at += 1) {
@@ -186,7 +189,8 @@ function argumentsAt({ code, masked }: Program, start: number): string {
   return code.slice(start);
 }
 
-/** A rule for one call. `target` gets the arguments and the subject, both as written. */
+/** A rule that matches the first call of `pattern`. `target` makes the target of the title from the arguments and the
+ * subject (the first group of the pattern), both as written. */
 function callRule(pattern: string, verb: () => string, target: (args: string, subject: string) => string): Rule {
   const expression = new RegExp(`(?<![\\w.])${pattern}`);
   return (program) => {
@@ -199,7 +203,7 @@ function callRule(pattern: string, verb: () => string, target: (args: string, su
 
 const strings = (text: string): string[] => [...text.matchAll(/(["'])(.*?)\1/g)].map((found) => found[2] ?? "");
 
-/** "df by month, year" if the columns are given as texts, else "df". */
+/** The target of a grouping: "df by month, year" if the code names the columns as strings, otherwise "df". */
 function groupedSubject(subject: string, args: string): string {
   const first = /^\s*(?:by\s*=\s*)?(\[[^\]]*\]|"[^"]*"|'[^']*')/.exec(args)?.[1];
   const columns = first ? strings(first) : [];
@@ -288,11 +292,12 @@ function writeTitle(program: Program): CodeTitle | null {
   return inFile(table(program)) ?? picture(program);
 }
 
-/** `to_json()` without a file returns a text. */
+/** The title, if its target is a file name; otherwise null, because for example `to_json()` without a file writes no
+ * file but returns a text. */
 const inFile = (title: CodeTitle | null): CodeTitle | null => (title && /\.\w+$/.test(title.target) ? title : null);
 
-/** A title for a program that reads data, only if the rest of the program shows the data: otherwise reading is not its
- * purpose. */
+/** A title for a program that reads data. Null unless the rest of the program shows the data, because otherwise reading
+ * is not its purpose. */
 function read(program: Program): CodeTitle | null {
   if (
     !/\.(?:head|tail|info|shape|columns|dtypes|read|readlines)\b|open\(|read_\w+\(|^\s*(?:print|display)\(\w+\)/.test(
@@ -330,7 +335,7 @@ function importTitle(program: Program): CodeTitle | null {
   return { verb: trans.__("Import"), target: [...new Set(names)].join(", ") };
 }
 
-/** The name of the file that the first text of the arguments names, without its folders; empty if there is none. */
+/** The name, without its folders, of the file that is the first argument; empty if the first argument is no string. */
 function fileOf(args: string): string {
   const path = /^\s*(?:\w+\s*=\s*)?[rf]?(["'])(.*?)\1/.exec(args)?.[2] ?? "";
   return path.split(/[\\/]/).pop() ?? "";

@@ -1,4 +1,4 @@
-/** Errors of the server in the user's language: those that a user of the panel meets. Others stay English. */
+/** Translations of the server's error messages that a user of the panel may see. All other messages stay English. */
 import { trans } from "../translation/translation";
 
 type Template = readonly [RegExp, (...values: string[]) => string];
@@ -64,7 +64,7 @@ const MODELS: readonly Template[] = [
   ],
 ];
 
-/** Null for a text that is not known here. */
+/** The message in the user's language; null if it is none of the known messages. */
 export function errorText(text: string): string | null {
   for (const [pattern, shown] of [...NOT_HERE, ...LIMITS, ...MODELS]) {
     const found = pattern.exec(text);

@@ -1,5 +1,5 @@
-/** Renders growing turns once per animation frame, however many events arrive. A hidden page has no frames and draws
- * nothing; the latest view of each turn is kept, not its events. */
+/** Updates the views of growing turns once per animation frame, however many events arrive. The browser runs no frames
+ * for a hidden page; meanwhile the latest view of each turn is kept, not its events. */
 import { batch, type Signal } from "@preact/signals";
 import { applyEvent, type TurnView } from "./turn";
 import type { TurnEvent } from "../wire/events";
@@ -13,7 +13,7 @@ export class Frames {
     if (this.#frame === 0) this.#frame = requestAnimationFrame(this.#show);
   }
 
-  /** Drop views that have not been shown. */
+  /** Stop, and drop the views that have not been shown yet. */
   close(): void {
     cancelAnimationFrame(this.#frame);
     this.#frame = 0;

@@ -1,5 +1,5 @@
-/** Groups the blocks of a turn into lines: several read-only calls in a row share one. An answer of rows gets the tables
- * above it. */
+/** Groups the blocks of a turn into lines: several read-only calls in a row share one line. An answer that only repeats
+ * rows of an output is combined with the tables of earlier calls, so that the panel can refer to them. */
 import type { Medium } from "../wire/events";
 import type { Block, CallBlock, TextBlock } from "./turn";
 import { isReading } from "./labels";
@@ -11,7 +11,7 @@ export interface Reading {
   calls: readonly CallBlock[];
 }
 
-/** An answer below tables that consists of rows of an output, as a small local model gives it. */
+/** An answer that consists of rows of an output, as a small local model gives it, in a turn with earlier tables. */
 export interface RowsBlock {
   kind: "rows";
   id: string;
@@ -55,7 +55,7 @@ function withTables(text: TextBlock, blocks: readonly Block[]): TextBlock | Rows
   return tables.length > 0 ? { kind: "rows", id: text.id, text, rows: rows.replace(MORE, ""), tables } : text;
 }
 
-/** "Read 5 cells, 2 files, looked at variables". */
+/** A summary of read-only calls in a row: "Read 5 cells, 2 files, looked at variables". */
 export function summary({ calls }: Reading): string {
   const named = (...names: string[]) => calls.filter((call) => names.includes(call.name));
   const cells = named("read_cells").reduce((sum, call) => sum + cellsOf(call), 0);

@@ -29,6 +29,6 @@ export const invisibleNumbers = (text: string): string[] => [
   ...new Set([...text.matchAll(INVISIBLE)].map(([found]) => `U+${codePoint(found)}`)),
 ];
 
-/** "202E" */
+/** The code point of a character as a hexadecimal number, such as "202E". */
 export const codePoint = (character: string): string =>
   (character.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0");

@@ -1,4 +1,5 @@
-/** Labels of calls and turns, and formats for sizes and times. A tool that is not known here keeps its own name. */
+/** Labels of tool calls and turns, and formats for sizes and times. A tool that is not known here is shown by its own
+ * name. */
 import type { CallBlock, TurnView } from "./turn";
 import { codeTitle } from "./codeTitle";
 import { formatNumber, trans } from "../translation/translation";
@@ -20,7 +21,8 @@ export function lookupTable<Row>(rows: Record<string, Row>): ReadonlyMap<string,
 
 type Row = [Kind, () => string, ...string[]];
 
-/** Kind, verb, and the arguments that name the target; the first one that is present is used. */
+/** For each tool: its kind, its verb, and the names of the arguments that may contain its target. The first of these
+ * arguments that a call has is used. */
 const TOOLS = lookupTable<Row>({
   python: ["run", () => trans.__("Run"), "code"],
   reset_python: ["run", () => trans.__("Restart Python")],
@@ -61,7 +63,7 @@ const READING = new Set([
   "read_skill",
 ]);
 
-/** Where a call runs. Narrow layouts may omit the words before the noun. */
+/** Words for the place where a call runs. A narrow layout may omit `article` and show only `noun`. */
 const PLACES = lookupTable<() => { article: string; noun: string }>({
   live: () => ({ article: trans.__("in your"), noun: trans.__("kernel") }),
   draft: () => ({ article: trans.__("in a"), noun: trans.__("draft") }),
@@ -94,7 +96,8 @@ const TARGET = 200;
 
 export const isReading = (call: CallBlock): boolean => READING.has(call.name) && call.status === "success";
 export const placeOf = (where: string): { article: string; noun: string } | null => PLACES.get(where)?.() ?? null;
-/** A proposed change has the buttons Accept and Reject, other calls are allowed or denied. */
+/** The status of a call in words. A denied edit of a cell is called "rejected", because its buttons are Accept and
+ * Reject; other calls are allowed or denied. */
 export const statusOf = ({ status, name }: CallBlock): string =>
   status === "denied" && kindOf(name) === "edit" ? trans.__("rejected") : (STATUS.get(status)?.() ?? status);
 export const stateOf = (turn: TurnView): string => STATES.get(turn.state)?.() ?? turn.state;
@@ -102,8 +105,9 @@ export const stateOf = (turn: TurnView): string => STATES.get(turn.state)?.() ??
 export const kindOf = (name: string): Kind => TOOLS.get(name)?.[0] ?? "tool";
 export const verbOf = (name: string): string => TOOLS.get(name)?.[1]() ?? name;
 
-/** What a call does. Python code is titled by what it does, but a call that waits for an answer is named by its code.
- * `cells` has the ids of the notebook's cells: a model may name a cell by its id, and people read its number. */
+/** A phrase for what a call does. A call of `python` has a title that is derived from its code, but while it waits for
+ * an approval it is named by the code itself. `cells` has the ids of the notebook's cells in their order: a model may
+ * name a cell by its id, and the phrase has its number. */
 export function callPhrase(call: CallBlock, cells: readonly string[] = []): Phrase {
   const code = call.arguments["code"];
   if (call.name === "python" && typeof code === "string" && (!call.approval || call.approval.decision)) {
@@ -124,7 +128,8 @@ const UNREAD = /^Cell \d+ \(\S*\) (has changed since you read it|was not read by
 const GONE = /^Cell \S+ is gone; look at notebook_cells/;
 const CHANGED = /^Cell \d+ \(\S*\) was changed meanwhile, so nothing was done\./;
 
-/** Why a call failed, in one line: the last one of its result, except where that is for the model. */
+/** Why a call failed, in one line: the last line of its result. Results that are instructions for the model are
+ * replaced by a sentence for the user. */
 export function failureText(result: string): string {
   const [, why] = UNREAD.exec(result) ?? [];
   if (why === "was not read by you yet")
@@ -136,20 +141,20 @@ export function failureText(result: string): string {
   return result.trimEnd().split("\n").at(-1) ?? "";
 }
 
-/** "Edit cell in the open notebook": a call of which only the tool and the place are known. */
+/** A label for a call of which only the tool and the place are known: "Edit cell in the open notebook". */
 export function toolLabel(name: string, where: string): string {
   const place = placeOf(where);
   return [verbOf(name), place && `${place.article} ${place.noun}`].filter(Boolean).join(" ");
 }
 
-/** "Run total = 42 in your kernel". */
+/** A label for a call: "Run total = 42 in your kernel". */
 export function callLabel(call: CallBlock, cells: readonly string[] = []): string {
   const { verb, target } = callPhrase(call, cells);
   const place = placeOf(call.where);
   return [verb, target, place && `${place.article} ${place.noun}`].filter(Boolean).join(" ");
 }
 
-/** 0.04 s, 3.2 s, 1 min 5 s; empty if the time is unknown. */
+/** A duration in words: 0.04 s, 3.2 s, 1 min 5 s; empty if it is unknown (0). */
 export function formatDuration(seconds: number): string {
   if (!(seconds > 0)) return "";
   const fixed = (value: number, digits: number): string =>

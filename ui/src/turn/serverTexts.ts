@@ -1,5 +1,5 @@
-/** Sentences of the server in the user's language. The server writes English and stores it with turns, so a sentence is
- * recognised by its text; one that is not known here stays as it is. */
+/** Translations of sentences of the server. The server writes English and stores it with turns, so a sentence is
+ * recognised by its text; a sentence that is not known here stays English. */
 import type { TurnView } from "./turn";
 import { trans } from "../translation/translation";
 import { errorText } from "./errorTexts";
@@ -129,7 +129,7 @@ function templateText(text: string): string | null {
   return null;
 }
 
-/** The reason inside of a sentence. */
+/** The translation of a reason that a sentence of TEMPLATES contains. */
 function reasonText(text: string): string {
   switch (text) {
     case "drafts need Linux":
@@ -163,7 +163,8 @@ function reasonText(text: string): string {
   }
 }
 
-/** How many of several programs have the result that is shown. */
+/** A sentence that says how many of the programs the model wrote for one question have the result that is shown. Null
+ * for other texts. */
 function voteText(text: string): string | null {
   const [, all, agree, tried] =
     /^(?:All (\d+)|(\d+) of (\d+)) programs that were tried have this result\.$/.exec(text) ?? [];

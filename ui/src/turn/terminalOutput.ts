@@ -1,5 +1,5 @@
-/** Converts terminal output to plain text pieces with colour names. Other control sequences are removed and never reach
- * the page. */
+/** Converts terminal output to pieces of plain text, each with a colour. Other control sequences are removed and never
+ * reach the page. */
 
 export interface Piece {
   text: string;

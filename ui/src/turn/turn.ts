@@ -1,9 +1,10 @@
-/** The view of a turn: events are reduced to blocks. Complete blocks keep their identity, so that only the growing one
- * is rendered again. */
+/** The view of a turn, made of its events: each event adds or changes blocks. Complete blocks keep their identity, so
+ * that only the growing block is rendered again. */
 import type { Bodies, CheckedNumber, ErrorBody, Medium, TurnEvent, TurnState } from "../wire/events";
 import type { Facts } from "../wire/schema";
 
-/** Limit for the output of a call, in characters. */
+/** Number of characters of a call's output that are kept when it is cut. It is cut when it is more than twice as
+ * long. */
 const KEPT_OUTPUT = 100_000;
 
 export interface TextBlock {
@@ -44,7 +45,7 @@ export interface CallBlock {
   details: Facts;
   files: Facts[];
   approval: Approval | null;
-  /** The failed call whose program this call repeats with a correction; null if it corrects none. */
+  /** The failed call that this call repeats with a corrected program; null if this call is no correction. */
   corrects: CallBlock | null;
   done: boolean;
 }
@@ -67,11 +68,11 @@ export interface TurnView {
   state: TurnState;
   reason: string;
   error: ErrorBody | null;
-  /** Whether its last text is not in the store, because the server was killed while it arrived. */
+  /** Whether the last text of this view is not in the store, because the server was killed while the text arrived. */
   unsaved: boolean;
   /** What the turn waits for before its first text: the queue or the model; empty for nothing. */
   waiting: string;
-  /** Number of turns before it in the queue; 0 if it is not queued. */
+  /** Number of turns before this one in the queue; 0 if it is not queued. */
   place: number;
   loading: number | null;
   model: string;
@@ -119,7 +120,7 @@ export function emptyTurn(id: string, session: string): TurnView {
   };
 }
 
-/** Reset of the waiting state, once the turn has produced something. */
+/** The fields of a turn that no longer waits, because it has produced something. */
 const atWork = { waiting: "", place: 0, loading: null };
 
 /** Apply an event to a turn. An event that was already applied changes nothing. */
@@ -220,7 +221,8 @@ export function applyEvent(turn: TurnView, event: TurnEvent): TurnView {
   }
 }
 
-/** The message of a server that was restarted, for a page that has received a part of the live events of a turn. */
+/** The text of the notice that a restarted server sends to a page that has already received some of the live events of
+ * a turn. */
 const GONE = "The live events of this turn no longer exist. Read its stored events from the beginning (after=0).";
 
 const endsInOpenText = ({ blocks }: TurnView): boolean => {
@@ -228,8 +230,8 @@ const endsInOpenText = ({ blocks }: TurnView): boolean => {
   return (last?.kind === "text" || last?.kind === "reasoning") && !last.done;
 };
 
-/** A turn whose server was killed, with the text that `shown` was still receiving: the store has only complete
- * steps. */
+/** The view `stored` of a turn, with the last text of the view `shown` added if the server was killed while this text
+ * arrived: the store has only complete steps. */
 export function keepUnsaved(stored: TurnView, shown: TurnView): TurnView {
   const last = shown.blocks.at(-1);
   if (stored.state !== "interrupted" || !last || !(shown.unsaved || endsInOpenText(shown))) return stored;
@@ -248,7 +250,8 @@ function appendDelta(blocks: readonly Block[], kind: TextBlock["kind"], { data, 
   return [...closeText(blocks), { kind, id: `${kind}-${seq}`, text: data.text, done: false, began: time, ended: time }];
 }
 
-/** The client that runs a call reports where it runs, and whether it waits for the user there. */
+/** The fields of a call after a client has claimed it. The client that runs a call reports where the call runs, and
+ * whether it waits for the user there. */
 function claimCall(call: CallBlock, { client, where, state }: Bodies["call.claimed"]): Partial<CallBlock> {
   return { status: state, client, where: where || call.where };
 }
@@ -261,7 +264,7 @@ export const needsAnswer = (turn: TurnView): boolean =>
 export const hasOpenApproval = (turn: TurnView): boolean =>
   turn.blocks.some((block) => block.kind === "call" && block.approval?.decision === "" && !block.done);
 
-/** A program may print without end: only the latest output is kept. */
+/** Add output to a call. Only the latest output is kept, because a program may print without end. */
 function appendOutput(call: CallBlock, text: string): Partial<CallBlock> {
   const all = call.output + text;
   if (all.length <= KEPT_OUTPUT * 2) return { output: all };
@@ -305,10 +308,12 @@ function newCall({ call, name, arguments: given, where }: Bodies["call.started"]
   };
 }
 
-/** The end of the id of a call that repeats a failed call with a correction that needed no model. */
+/** The ending of the id of a correction: a call that repeats a failed call with a program that agent-kernel has
+ * corrected without the model. */
 const CORRECTION = "-fix";
 
-/** A correction takes the place of the call that it corrects. */
+/** Add a call that started. If it is a correction, it replaces the failed call that it corrects, which it keeps in
+ * `corrects`. */
 function startCall(blocks: readonly Block[], call: CallBlock): readonly Block[] {
   const corrected = call.id.endsWith(CORRECTION) ? call.id.slice(0, -CORRECTION.length) : "";
   const failed = blocks.find((block) => block.kind === "call" && block.id === corrected);

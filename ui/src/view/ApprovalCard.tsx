@@ -18,7 +18,7 @@ import { withParts } from "./withParts";
 import { Problem } from "./Problem";
 import { trans } from "../translation/translation";
 
-/** Delay before keys work, from when the card appears or gets the focus. */
+/** Milliseconds for which the card ignores keys after it appears or gets the focus. */
 const HELD_MS = 500;
 
 export function ApprovalCard({ approval }: { approval: Approval }) {
@@ -148,7 +148,7 @@ interface Last {
   onDeny: (remember: string) => void;
 }
 
-/** The answers that last longer than this call, as far as the call allows them. */
+/** Buttons for answers that are valid for later calls too, as far as this call allows them. */
 function Lasting({ approval, disabled, onAllow, onDeny }: Last) {
   const rows: [string, string, () => void][] = [
     ["folder", trans.__("Allow its folder in this conversation"), () => onAllow("folder")],
@@ -227,7 +227,8 @@ function languageOf({ arguments: given, name }: Approval): string {
   return typeof given["code"] === "string" ? "python" : name === "shell" ? "bash" : "";
 }
 
-/** Conversations that got the focus from a card that disappeared, and have it since. The next card takes it. */
+/** The elements of conversations that got the focus because a card with the focus disappeared, and that still have it.
+ * The next card that appears in such a conversation takes the focus. */
 const waiting = new WeakSet<HTMLElement>();
 
 /** When a card with the focus disappears, the focus moves to the next card, or to the conversation until the next card

@@ -1,5 +1,5 @@
-/** One line for a call; opened, it shows what ran, its output and its result. Approvals, images and files are below the
- * line, always visible. */
+/** One line for a call. When the user opens it, it shows what ran, its output and its result. Approvals, images and
+ * files are below the line and always visible. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { Gallery } from "../media/Gallery";
@@ -21,7 +21,8 @@ import { errorMessage } from "../transport/transport";
 import { summary, type Reading } from "../turn/groups";
 
 const LAST_LINES = 3;
-/** An open page, or the kernel of a cell: their names are of no use to a person. */
+/** Names of clients that are an open page or the kernel of a cell. They are not shown, because they mean nothing to the
+ * user. */
 const OWN_CLIENT = /^(page|magic):/;
 /** Arguments that the review of a change shows as a diff. */
 const REVIEWED = new Set(["before", "after", "diff"]);
@@ -52,7 +53,7 @@ export function Call({ call, session }: { call: CallBlock; session: string }) {
   );
 }
 
-/** "Draw a line chart: Rain by month". */
+/** The title of a call in one line: "Draw a line chart: Rain by month". */
 function titleOf(call: CallBlock): string {
   const { verb, target } = callPhrase(call);
   return target ? `${verb} ${target}` : verb;
@@ -64,7 +65,8 @@ function codeOf({ name, arguments: given, approval }: CallBlock): string {
   return name === "python" && typeof code === "string" ? (approval?.edited ?? code) : "";
 }
 
-/** Variables of a draft get into the kernel by a cell that the user runs, which shows the code and asks. */
+/** A button that keeps variables which exist only in a draft. It inserts a cell with `%agent keep`; the user runs this
+ * cell, which shows the code and asks before it changes the kernel. */
 function Keep({ call }: { call: CallBlock }) {
   const { host } = usePanel();
   const said = useSignal("");
@@ -155,8 +157,8 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
   );
 }
 
-/** The review of a change shows what was done. The result is for the model, which counts cells from 0, so only the reason
- * of a failure is shown. */
+/** The result of a call that changed a cell, as the user sees it. The review shows the change itself, and the result is
+ * written for the model, which counts cells from 0. So only the reason of a failure is shown. */
 const reviewedResult = ({ status, result }: CallBlock): string =>
   status === "error" || status === "timeout" ? failureText(result) : "";
 
@@ -180,7 +182,8 @@ interface Decision {
   open: boolean;
 }
 
-/** Shown only in the opened call, except for a change by the user and for the reason of a denial. */
+/** How an approval was answered. It is shown only in the opened call, except for a text that the user changed and for
+ * the reason of a denial. */
 function Decided({ call, approval: { decision, reason, edited }, open }: Decision) {
   const why = deniedReason(reason.replace(/^(approved|denied)(: )?/, ""));
   const row = decision === "approve" ? edited === null : decision === "deny" && !why; // the row of the call shows it

@@ -1,5 +1,6 @@
-/** Marks the numbers of an answer: a computed number links to its line of output, others are marked as not computed.
- * Numbers are matched by spelling: the same spelling in one answer has the same source. */
+/** Marks the numbers of an answer: a number that was computed links to its line of output, other numbers are marked as
+ * not computed. Numbers are matched by spelling, so all numbers of an answer with the same spelling have the same
+ * source. */
 import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { WordsContext } from "../markdown/Markdown";
@@ -8,7 +9,7 @@ import "./numbers.css";
 import { revealCall } from "./revealedCall";
 import { trans } from "../translation/translation";
 
-/** Excludes parts of names and of longer numbers. */
+/** Patterns for what may stand before and behind a number. They exclude parts of names and of longer numbers. */
 const BEFORE = "(?<![\\p{Script=Latin}\\p{Script=Greek}\\p{Script=Cyrillic}\\p{N}_]|\\p{N}[.,])";
 const BEHIND = "(?![\\p{N}_]|[.,]\\p{N})";
 

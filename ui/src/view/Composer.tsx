@@ -170,11 +170,12 @@ export function Composer() {
   );
 }
 
-/** Ctrl+Enter always sends. Enter sends, or makes a new line; Shift+Enter is the other one of the two. */
+/** Whether a key sends the message. Ctrl+Enter always does. If `enterSends`, Enter does and Shift+Enter makes a new
+ * line; otherwise Shift+Enter does and Enter makes a new line. */
 const isSendKey = ({ key, shiftKey, ctrlKey, metaKey }: KeyboardEvent, enterSends: boolean): boolean =>
   key === "Enter" && (ctrlKey || metaKey || shiftKey !== enterSends);
 
-/** Enter runs a command that is typed in full. */
+/** Whether the user has typed the command in full; then Enter runs it, otherwise Enter completes it. */
 const isWhole = (option: Option, text: string): boolean => option.text.trim() === text.trim();
 
 const problem = (desk: ReturnType<typeof useDesk>, { kind }: Completion): string =>

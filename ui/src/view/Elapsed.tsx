@@ -16,8 +16,8 @@ function useNow(): number {
 const clock = (seconds: number): string =>
   seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 
-/** `since` is in seconds since the epoch, by the server's clock. Hidden from screen readers, which would read it
- * again every second. */
+/** The time since `since`, which is in seconds since the epoch, by the server's clock. It is hidden from screen
+ * readers, which would read it again every second. */
 export function Elapsed({ since }: { since: number }) {
   return (
     <span class="ak-time" aria-hidden="true">

@@ -19,7 +19,7 @@ export function EmptyConversation() {
       </p>
     );
   }
-  // Until the server has said which conversation the notebook has, it may have one.
+  // Show nothing until the server has answered: the notebook may have a conversation already.
   if (conversation.query && !conversation.binding.value) return null;
   return (
     <div class="ak-beginning">

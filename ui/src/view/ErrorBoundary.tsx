@@ -1,12 +1,12 @@
-/** Catches errors of a part of the page and shows its text instead, so that the rest stays. When the value changes,
- * it is rendered again. */
+/** Catches errors while a part of the page is rendered and shows a text instead, so that the rest of the page stays.
+ * When the value `of` changes, the part is rendered again. */
 import { Component, type ComponentChildren } from "preact";
 import { trans } from "../translation/translation";
 
 interface Part {
-  /** The value that is rendered; the error stays until it changes. */
+  /** The value that is rendered. After an error, the part is rendered again only when this value changes. */
   of: unknown;
-  /** Text to show instead, if any. */
+  /** A text to show in place of the part after an error, if any. */
   text?: string;
   children: ComponentChildren;
 }

@@ -1,4 +1,4 @@
-/** The header: session, notebook and kernel, model; Stop while a turn runs; the menu. */
+/** The header: the session, the notebook and its kernel, the model; a Stop button while a turn runs; the menu. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Bound } from "../notebook/notebook";

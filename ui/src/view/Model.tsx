@@ -219,7 +219,7 @@ function Download({ offer }: { offer: Model }) {
   );
 }
 
-/** The model of the next turn is not on this machine: offers the download with its size and source. */
+/** Shown if the model of the next turn is not on this machine: offers the download with its size and source. */
 export function MissingModel() {
   const desk = useDesk();
   const { engine } = desk;
@@ -240,7 +240,7 @@ export function MissingModel() {
   );
 }
 
-/** Shown in place of buttons that the server would refuse. */
+/** Shown to users for whom the server would refuse the buttons. */
 const Administrators = () => (
   <p class="ak-hint">{trans.__("An administrator of this server chooses and downloads its models.")}</p>
 );

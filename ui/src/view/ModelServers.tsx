@@ -1,4 +1,4 @@
-/** Model servers of the user: what belongs to an added one, and a form that tests and adds one. */
+/** The model servers that the user added: the details of each, and a form that tests and adds one. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { ModelServers, nameOf, type ServerFields } from "../conversation/modelServers";
@@ -9,8 +9,8 @@ import type { ModelServer, ProbeReport } from "../wire/schema";
 import { Problem } from "./Problem";
 import { useFocusReturn } from "./useFocusReturn";
 
-/** The servers of the user, loaded with the component. Null for a panel in a cell that may have the rights of the
- * kernel only: then it may not see them. */
+/** The model servers of the user, loaded with the component. Null until they are loaded, and if the server does not
+ * allow this panel to read them, for example in a cell where it has the rights of the kernel only. */
 export function useModelServers(): ModelServers | null {
   const { host } = usePanel();
   const servers = useMemo(() => new ModelServers(host.transport), [host.transport]);
@@ -24,7 +24,7 @@ export function useModelServers(): ModelServers | null {
   return allowed.value ? servers : null;
 }
 
-/** For a server that the user added: where its key is stored, and a button that removes the server. */
+/** For a model server that the user added: says where its key is stored, and has a button that removes the server. */
 export function AddedServer({ servers, server }: { servers: ModelServers; server: ModelServer }) {
   const { engine } = useDesk();
   const problem = useSignal("");
@@ -77,7 +77,7 @@ interface Adding {
   servers: ModelServers;
   saved: (server: ModelServer) => void;
   close: () => void;
-  /** The button that opens the form, once it is there again. */
+  /** Returns the button that opens the form, after the form is closed; the focus returns to it. */
   origin: () => HTMLElement | null;
 }
 

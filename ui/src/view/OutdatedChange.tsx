@@ -1,5 +1,5 @@
-/** A proposed change of a cell that cannot be made any more, because the cell has changed since: what the user reads, and
- * the button that asks the agent for a new proposal. */
+/** For a proposed change of a cell that cannot be made any more, because the cell has changed since: the text for the
+ * user, and the button that asks the agent for a new proposal. */
 import { useMemo } from "preact/hooks";
 import { usePanel } from "../conversation/panelContext";
 import type { Obstacle } from "../notebook/notebook";
@@ -7,10 +7,10 @@ import type { ProposedChange } from "../turn/cellChanges";
 import type { Choice } from "./useDecision";
 import { trans } from "../translation/translation";
 
-/** The answer to the model. `deniedReason` shows it to the user. */
+/** The reason of the denial that this button sends to the model. `deniedReason` translates it for the user. */
 const AGAIN = "The cell has changed since. Read it again, and propose the change for its new text.";
 
-/** Why the change cannot be made as it is shown. It follows the notebook. */
+/** Why the change cannot be made as it is shown; empty if it can. It is computed again when the notebook changes. */
 export function useObstacle(change: ProposedChange | null): Obstacle {
   const { conversation, host } = usePanel();
   const keeper = host.notebook?.changes;

@@ -43,7 +43,7 @@ export function Output({ text, cut = 0, label, line = 0 }: Shown) {
   );
 }
 
-/** Without colours, so that the highlighted line stands out. */
+/** The output without colours, with one line highlighted: among colours the line would not stand out. */
 function Lines({ text, line, place }: { text: string; line: number; place: { current: HTMLElement | null } }) {
   const lines = plainText(text).split("\n");
   return (

@@ -13,7 +13,8 @@ import { useFileDrop } from "./useFileDrop";
 import { Turns } from "./Turns";
 import { trans } from "../translation/translation";
 
-/** Two Escapes within this time stop the running turn. The panel asks for the second one as long as it counts. */
+/** Milliseconds within which a second Escape stops the running turn. The panel shows a message that asks for it during
+ * this time. */
 const TWICE_MS = 3_000;
 
 export function Panel(surroundings: PanelParts) {
@@ -56,8 +57,8 @@ export function Panel(surroundings: PanelParts) {
   );
 }
 
-/** The first Escape shows what the second one does, which stops the running turn. The message goes with its time, or with
- * the turn. */
+/** Returns the function to call on Escape. The first call shows a message that a second Escape stops the running turn;
+ * the second call stops it. The message disappears after TWICE_MS, or when the turn ends. */
 function useSecondEscape(desk: Desk): () => void {
   const timer = useRef<ReturnType<typeof setTimeout> | null>(null);
   const text = trans.__("Press Escape again to stop the running turn.");

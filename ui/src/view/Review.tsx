@@ -25,7 +25,7 @@ interface Shown {
   before: string;
   after: string;
   label: string;
-  /** Maximum number of lines. A diff that the user decides by must show all. */
+  /** Maximum number of lines that are shown. A diff by which the user decides must show all lines. */
   most?: number;
 }
 
@@ -108,8 +108,8 @@ function Reviewed({ call, change }: { call: CallBlock; change: Change }) {
   );
 }
 
-/** A correction of a failed cell: the diff, and buttons to accept or reject it. The cell changes only when the user
- * accepts, and "Undo" takes the change back. Nothing for a turn without one. */
+/** The correction of a failed cell: the diff, and buttons to accept or reject it. The cell changes only when the user
+ * accepts, and "Undo" restores its text. Nothing is shown for a turn without a correction. */
 export function Proposal({ turn }: { turn: TurnView }) {
   const { conversation } = usePanel();
   const change = conversation.corrections.proposed.value.find((one) => one.turn === turn.id);
@@ -165,7 +165,8 @@ function Proposed({ change, printed }: { change: Change; printed: string }) {
   );
 }
 
-/** The status of a change and the current index of its cell, -1 without one. Both follow the document. */
+/** The status of a change and the current index of its cell; -1 if the cell is not there. Both are computed again when
+ * the notebook changes. */
 function useStanding(change: Change) {
   const keeper = usePanel().host.notebook?.changes;
   const version = keeper?.version.value; // grows when the document changes
@@ -183,12 +184,12 @@ interface Card {
   told: string;
   open: boolean;
   buttons: ComponentChildren;
-  /** Why the last action was not done; empty if it was. */
+  /** Why the user's last action on the card failed; empty if it did not. */
   problem: string;
   children: ComponentChildren;
 }
 
-/** What the review of a change and a correction have in common. */
+/** The card that both the review of a change and a correction use. */
 function ChangeCard({ change, standing, label, name, told, open, buttons, problem, children }: Card) {
   const { host } = usePanel();
   const card = useFocusInCard(open);
@@ -263,7 +264,7 @@ export function ReviewTurn({ turn }: { turn: TurnView }) {
   );
 }
 
-/** Changes that the user has not accepted. */
+/** The inserts and edits of a turn that the user has neither approved beforehand nor accepted since. */
 function unreviewedChanges(keeper: ChangeKeeper, turn: TurnView): Change[] {
   const asked = new Set(turn.blocks.flatMap((block) => (block.kind === "call" && isApproved(block) ? [block.id] : [])));
   return changesOf(turn).filter(
@@ -283,7 +284,7 @@ const deeds = () => ({
   move: trans.__("Moved"),
 });
 
-/** Uses the current index, or the former one if the cell is gone. */
+/** The title of a change, with the current number of its cell, or the former number if the cell is gone. */
 function title(change: Change, place: number): string {
   return `${deeds()[change.do]}: ${cellName(place >= 0 ? place : change.index)}`;
 }

@@ -1,5 +1,5 @@
-/** An answer that consists of the rows of an output. If a table above it has all these rows, the answer points there
- * instead. The rows of the tables are compared as text. */
+/** An answer that consists of the rows of an output. If the tables above it have all these rows, a sentence that refers
+ * to the table is shown instead of the answer. Rows are compared as text. */
 import type { ComponentChildren } from "preact";
 import { trans } from "../translation/translation";
 import type { RowsBlock } from "../turn/groups";
@@ -22,7 +22,7 @@ interface Rows {
   children: ComponentChildren;
 }
 
-/** Until the tables are loaded, the answer is expected to repeat them. */
+/** While the tables are being loaded, the sentence is shown, because the answer usually repeats them. */
 export function RowsAnswer({ block, session, children }: Rows) {
   const rows = useTableRows(block.tables, session);
   if (rows && !block.rows.split("\n").every((line) => isRowOf(rows, line))) return <>{children}</>;
@@ -56,7 +56,8 @@ function useTableRows(media: readonly Medium[], session: string): ReadonlySet<st
   return rows;
 }
 
-/** `blob` has a type if it is a part of a bundle. */
+/** The rows of a table in the form of `normalizeRow`; none for other media. `blob` has a type only if it is a part of a
+ * MIME bundle; otherwise its type is `mime`. */
 async function rowsOf(blob: Blob, mime: string): Promise<string[]> {
   const look = lookOf(blob.type || mime);
   if (look === "html" && blob.size <= MAX_HTML) {

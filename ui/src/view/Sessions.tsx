@@ -173,8 +173,8 @@ function Rename({ title, label, close, rename }: Renaming) {
   );
 }
 
-/** Keeps the focus in a row whose buttons are replaced by "Keep it" and back, and moves it to the search field when the
- * row goes away. */
+/** Keeps the focus in a row of the list while its buttons are replaced by "Keep it" and back, and moves the focus to
+ * the search field when the row is removed. */
 function useFocusInRow(leaving: boolean) {
   const item = useRef<HTMLLIElement>(null);
   const hadFocus = item.current?.contains(document.activeElement) ?? false;

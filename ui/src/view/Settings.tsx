@@ -52,7 +52,7 @@ const ORDER = [...KINDS.keys()];
 
 const kindName = (kind: string): string => KINDS.get(kind)?.() ?? kind;
 
-/** A kind that is not known here comes last. */
+/** The position of a kind of call in the list. A kind that is not in KINDS comes last. */
 function rank(kind: string): number {
   const index = ORDER.indexOf(kind);
   return index < 0 ? ORDER.length : index;
@@ -103,7 +103,7 @@ export function Settings() {
   );
 }
 
-/** What the server decides although the user has set something else. */
+/** The rules of the server that override what the user has set. */
 function Fixed({ rules }: { rules: Rules | null }) {
   const { conversation } = useDesk();
   const { place, instructions } = conversation.preferences.values.value;
@@ -224,7 +224,7 @@ const instructionsOf = (session: Session | null): string => {
   return typeof text === "string" ? text : "";
 };
 
-/** Rejects with ApiError. */
+/** Store the instructions of one conversation in the metadata of its session. Rejects with ApiError. */
 async function storeInstructions(
   transport: Transport,
   conversation: Conversation,

@@ -1,5 +1,6 @@
-/** The conversation file beside the notebook: offers to import a foreign one, after a preview, and shows whether the
- * current one is saved. Its text is not trusted and is only rendered as text. */
+/** Cards about the conversation file beside the notebook: they offer to import a conversation that came with the
+ * notebook, after a preview, and show whether the current conversation is saved in the file. Texts of the file are not
+ * trusted and are only rendered as text. */
 import { signal, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ApiError } from "../transport/transport";
@@ -12,10 +13,10 @@ import { usePanel } from "../conversation/panelContext";
 import { serverText } from "../turn/serverTexts";
 import { formatMoment, trans } from "../translation/translation";
 
-/** Server notes about the notebook's files that are already shown here. */
+/** Notes of the server about this file that these cards show, so that they are not shown a second time. */
 export const shownNotes = signal<readonly string[]>([]);
 
-/** Hashes of documents that the user declined, until the page is closed. */
+/** Hashes of the conversation files whose import the user declined. They are kept until the page is closed. */
 const refused = new Set<string>();
 
 export function SidecarCards() {

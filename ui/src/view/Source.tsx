@@ -1,4 +1,4 @@
-/** Code shown exactly as it is. Invisible and reordering characters are replaced by their numbers. */
+/** Code as it is, except that invisible characters and those that reorder text are replaced by their code points. */
 import type { ComponentChild } from "preact";
 import { Code } from "../markdown/Code";
 import { codePoint, hasInvisible, INVISIBLE } from "../turn/invisibleCharacters";

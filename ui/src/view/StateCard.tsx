@@ -9,7 +9,7 @@ interface State {
   close?: () => void;
 }
 
-/** Errors interrupt a screen reader; other states wait. */
+/** A card with its actions. Screen readers read an error at once, other states when they are idle. */
 export function StateCard({ tone, children, close }: State) {
   return (
     <div class={`ak-state-card ak-tone-${tone}`} role={tone === "error" ? "alert" : "status"}>

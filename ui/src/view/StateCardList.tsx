@@ -13,7 +13,7 @@ import { StateCard } from "./StateCard";
 import { useFocusReturn } from "./useFocusReturn";
 import { trans } from "../translation/translation";
 
-/** Number of prompts that are listed, the newest ones. */
+/** At most this many prompts are listed, the newest ones. */
 const NAMED = 3;
 
 const SAID = "a larger model was offered";
@@ -234,7 +234,7 @@ function Message() {
   );
 }
 
-/** Says once in each browser, after the first answer, that this machine could run a larger model. */
+/** Tells the user once in each browser, after the first answer, that this machine could run a larger model. */
 function LargerModel() {
   const desk = useDesk();
   const { engine, conversation } = desk;
@@ -320,7 +320,7 @@ export function SinceLastVisitCard() {
   );
 }
 
-/** Approvals that the user has answered since the news were requested. */
+/** Ids of the approvals that the user has answered since the news were requested. */
 function decidedApprovals(entries: readonly Entry[]): ReadonlySet<string> {
   const calls = entries.flatMap(({ view }) => view.value.blocks.filter((block) => block.kind === "call"));
   const decided = calls.filter(({ approval, done }) => approval && (approval.decision || done));

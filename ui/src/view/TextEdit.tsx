@@ -1,5 +1,5 @@
-/** A field for the text of a call, which the user changes before the call runs. Text with invisible characters is not
- * accepted, because the user would approve what they cannot see. */
+/** A field in which the user changes the text of a call before the call runs, such as its code. Text with invisible
+ * characters is not accepted, because the user would approve what they cannot see. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { invisibleNumbers, removeInvisible } from "../turn/invisibleCharacters";

@@ -1,4 +1,5 @@
-/** A prompt and its answer. A complete block is rendered once and left alone as long as it is the same object. */
+/** A prompt and its answer. A block of the answer is not rendered again as long as it is the same object, as complete
+ * blocks are. */
 import { useMemo, useLayoutEffect, useRef } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { Markdown } from "../markdown/Markdown";
@@ -60,8 +61,8 @@ export function Turn({ entry }: { entry: Entry }) {
   );
 }
 
-/** Shown at the newest turn of a cell that asks a question which can only be answered there, such as whether to keep a
- * result. */
+/** Says that the cell of this turn asks a question that can only be answered there, such as whether to keep a result.
+ * It is shown at the newest turn of the cell. */
 function CellAsks({ entry }: { entry: Entry }) {
   const { host, conversation } = usePanel();
   const cell = host.notebook?.asking?.value;

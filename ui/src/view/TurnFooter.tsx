@@ -51,7 +51,7 @@ function Facts({ turn }: { turn: TurnView }) {
   );
 }
 
-/** "1,203 tokens read (1,000 reused)", "45 written", "3.1 s". */
+/** What a turn has cost, such as "1,203 tokens read (1,000 reused)", "45 written", "3.1 s". */
 export function cost({ usage, began, ended }: TurnView): string[] {
   const read = usage["prompt_tokens"] ?? 0;
   const reused = usage["reused_tokens"] ?? 0;

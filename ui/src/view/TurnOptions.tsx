@@ -1,11 +1,11 @@
-/** How the next message runs: the permission mode, and where code runs. */
+/** The options of the next message: which calls need the user's approval, and where code runs. */
 import { useEffect } from "preact/hooks";
 import type { Permission } from "../conversation/composerState";
 import type { Where } from "../conversation/preferences";
 import { trans } from "../translation/translation";
 import { useDesk } from "../conversation/panelContext";
 
-/** A label and a description for each value. */
+/** For each value of an option, its label and its description. */
 type Words<Value extends string> = Record<Value, [string, string]>;
 
 const permissions = (): Words<Permission> => ({
@@ -55,7 +55,7 @@ interface Choosing<Value extends string> {
   label: string;
   options: Words<Value>;
   value: Value;
-  /** Who does not allow a value; empty if it is allowed. */
+  /** Returns who forbids a value; empty if it is allowed. */
   denial?: (value: Value) => string;
   choose: (value: Value) => void;
 }

@@ -52,7 +52,7 @@ export function Turns() {
   );
 }
 
-/** Loads earlier turns when scrolled into view; a button for keyboard users. */
+/** A button that loads earlier turns. It also loads them when it is scrolled into view. */
 function Older() {
   const { conversation } = usePanel();
   const loading = useSignal(false);
@@ -87,8 +87,8 @@ function Older() {
   );
 }
 
-/** Keys of the conversation, anywhere in the panel: Alt+Up and Alt+Down move between turns, Alt+Enter moves to the
- * first open approval, or without one to the first change that is open. */
+/** Handles keys of the conversation anywhere in the panel: Alt+Up and Alt+Down move between turns; Alt+Enter moves to
+ * the first open approval, or if there is none, to the first change that is not accepted yet. */
 function useTurnKeys(log: { current: HTMLElement | null }): void {
   useEffect(() => {
     const panel = log.current?.closest<HTMLElement>(".ak-panel") ?? log.current;
@@ -111,7 +111,7 @@ function useTurnKeys(log: { current: HTMLElement | null }): void {
   }, []);
 }
 
-/** Starts at the turn with the focus, or at the end. */
+/** The turn that is `step` turns after the turn with the focus; the last turn if no turn has the focus. */
 function neighbouringTurn(log: HTMLElement, step: number): HTMLElement | null {
   const turns = [...log.querySelectorAll<HTMLElement>(".ak-turn")];
   const here = turns.findIndex((turn) => turn.contains(document.activeElement));

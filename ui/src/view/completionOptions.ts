@@ -1,4 +1,4 @@
-/** The options that `/` and `@` offer, and their effect on the text. */
+/** The options that the composer offers after `/` and `@`, and what choosing one does. */
 import { COMMANDS } from "../conversation/commands";
 import { rank, type Completion } from "../conversation/completion";
 import type { Desk } from "../conversation/panelState";
@@ -7,7 +7,7 @@ import { trans } from "../translation/translation";
 export interface Option {
   name: string;
   help: string;
-  /** The text that replaces what was typed. */
+  /** The text that replaces what the user typed. */
   text: string;
   take: () => void;
 }

@@ -1,4 +1,4 @@
-/** The title of the question about a change of a cell, with the numbers that the notebook shows. */
+/** The title of the question whether the agent may change a cell, with the cell numbers that the notebook shows. */
 import { cellName } from "../turn/cellName";
 import type { ProposedChange } from "../turn/cellChanges";
 import { trans } from "../translation/translation";
@@ -8,8 +8,8 @@ function kindOf(type: string): string {
   return type === "raw" ? trans.__("raw cell") : trans.__("code cell");
 }
 
-/** `cells` are the ids of the cells of the notebook in their order; empty if they are not known. With `isAtCell` the
- * title stands at the cell that it is about. */
+/** `cells` has the ids of the notebook's cells in their order; empty if they are not known. `isAtCell`: the title is
+ * shown at the cell itself. */
 export function proposalTitle(change: ProposedChange, cells: readonly string[], isAtCell = false): string {
   const title = titleOf(change, cells, isAtCell); // in some languages it begins with the cell
   return title.charAt(0).toUpperCase() + title.slice(1);

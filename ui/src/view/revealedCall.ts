@@ -1,8 +1,8 @@
-/** The call that the user was sent to, such as from a number that it computed: its row opens and the line is
- * highlighted. */
+/** The call that the panel shows to the user after a click elsewhere, such as on a number that the call computed: its
+ * row opens and the line of its output is highlighted. */
 import { signal } from "@preact/signals";
 
-/** `line` counts from 1 in the output of the call; 0 for none. */
+/** `line` is a line of the call's output, counted from 1; 0 for none. */
 export const revealedCall = signal<{ call: string; line: number } | null>(null);
 
 export function revealCall(call: string, line = 0): void {

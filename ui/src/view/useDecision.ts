@@ -1,4 +1,5 @@
-/** Sends the answer to an approval, once. The panel and the notebook show the same question. */
+/** Sends the user's answer to an approval, at most once. Both the panel and the notebook use it, because both show the
+ * question. */
 import { useSignal, type Signal } from "@preact/signals";
 import { usePanel } from "../conversation/panelContext";
 import { ApiError } from "../transport/transport";
@@ -16,7 +17,7 @@ export interface Choice {
 interface Deciding {
   decide: (choice: Choice) => Promise<void>;
   sending: Signal<boolean>;
-  /** Why the answer was not accepted; empty if it was. */
+  /** Why the server did not accept the answer; empty if it did. */
   problem: Signal<string>;
 }
 
@@ -39,7 +40,7 @@ export function useDecision(approval: Approval | null): Deciding {
   return { decide, sending, problem };
 }
 
-/** The text of the call that the user may change; null if there is none. */
+/** The argument of the call that the user may change before approving it, such as code; null if there is none. */
 export function editableText({ editable, arguments: given }: Approval): string | null {
   const text = editable ? given[editable] : null;
   return typeof text === "string" ? text : null;

@@ -8,7 +8,8 @@ interface Drop {
   onDrop: (event: DragEvent) => void;
 }
 
-/** `covered`: a sheet covers the message, so files are refused. A field for files takes them itself. */
+/** The event handlers for files that are dragged over the panel. `covered`: a sheet covers the message field, so that
+ * dropped files are refused. A file input in the sheet handles files that are dropped on it itself. */
 export function useFileDrop(desk: Desk, covered: boolean): Drop {
   const { dropping, attachments } = desk.composing;
   const isOurs = ({ target, dataTransfer }: DragEvent): boolean =>

@@ -1,4 +1,4 @@
-/** A translated sentence with elements in it. */
+/** Puts elements, such as keys and links, into a translated sentence. */
 import { Fragment, type ComponentChildren } from "preact";
 
 /** Put `parts` in the places of `%1`, `%2` of a sentence that was translated with these marks as its values:

@@ -31,7 +31,8 @@ function element<Name extends keyof HTMLElementTagNameMap>(
   return made;
 }
 
-/** Show the form in `place`, whose attribute names the file with the server's token, if that may be shown. `reason` is shown above it; `loggedIn` is called once, after the login. */
+/** Show the form in `place`, whose attribute names the file with the server's token, if that may be shown. `reason` is
+ * shown above the form; `loggedIn` is called once, after the login. */
 export function showLogin(place: HTMLElement, server: ServerSettings, reason: string, loggedIn: () => void): void {
   const form = element("form", "", "ak-login");
   const field = element("input");

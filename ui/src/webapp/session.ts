@@ -1,13 +1,15 @@
 /** The server that served the page, and the login of the browser there. */
 import type { ServerSettings } from "../transport/server";
 
-/** `page` is the address of the page, which is the root of the server, below its prefix if it has one. */
+/** The addresses of the server. `page` is the address of the page, which is the root of the server, below the server's
+ * prefix if it has one. */
 export function serverAt(page: string): ServerSettings {
   const baseUrl = new URL(".", page).href;
   return { baseUrl, wsUrl: baseUrl.replace(/^http/, "ws") };
 }
 
-/** Whether the server answers that it does not know this browser. False if it does not answer: the panel says so. */
+/** Whether the server answers that this browser is not logged in. Returns false if the server does not answer, because
+ * the panel itself shows that. */
 export async function isUnknownHere(server: ServerSettings): Promise<boolean> {
   try {
     return (await fetch(`${server.baseUrl}agent/v1/health`, { credentials: "same-origin" })).status === 401;
@@ -18,8 +20,8 @@ export async function isUnknownHere(server: ServerSettings): Promise<boolean> {
 
 export type LoginResult = "done" | "wrong" | "narrow" | "failed" | "offline";
 
-/** Log in with a token, which the server replaces by a cookie that no script can read. "narrow": the token may not be
- * used for conversations. */
+/** Log in with a token, which the server replaces by a cookie that no script can read. The result "narrow" means that
+ * the token does not allow conversations. */
 export async function logIn(server: ServerSettings, token: string, page: Document = document): Promise<LoginResult> {
   const xsrf = /(?:^|; )_xsrf=([^;]+)/.exec(page.cookie)?.[1] ?? "";
   const init: RequestInit = {

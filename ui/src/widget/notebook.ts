@@ -1,5 +1,5 @@
-/** The kernel of a widget as a notebook host. The page may be any front end whose cells are out of reach, so nothing
- * can be inserted or selected. */
+/** The notebook host of a panel in the output of a cell. The page may be any front end, whose cells the panel cannot
+ * reach, so nothing can be inserted or selected. */
 import { signal } from "@preact/signals";
 import type { Bound, CellView, NotebookHost } from "../notebook/notebook";
 import { trans } from "../translation/translation";
@@ -9,7 +9,8 @@ export class WidgetNotebook implements NotebookHost {
   readonly activeCell = signal<CellView | null>(null);
   readonly selectedCells = signal<readonly CellView[]>([]);
 
-  /** `apart`: the kernel requests the turns itself, and the server runs none of their code in it. */
+  /** `apart`: the panel is connected through the kernel. The server then never runs code of a turn in the kernel, only
+   * in the sandbox. */
   constructor(
     kernel: string,
     path: string,

@@ -1,5 +1,5 @@
-/** The panel as an anywidget in the output of a cell. It uses the page's server if that has the kernel, otherwise the
- * kernel. */
+/** The panel as an anywidget in the output of a cell. It connects to the Jupyter server of the page if this server has
+ * the widget's kernel, otherwise it communicates through the kernel. */
 import { mount, ServerTransport } from "../panel";
 import { CommTransport, type CommModel } from "../transport/comm";
 import type { Transport } from "../transport/transport";
@@ -10,10 +10,11 @@ import { translationFor } from "../translation/translation";
 import german from "../../../jupyter_ext/locale/de_DE/LC_MESSAGES/agent_kernel.json";
 import "./widget.css";
 
-/** By language. The module cannot fetch more, since the page may belong to a front end without our server. */
+/** The translations of the panel by language. They are part of this module, because the page may belong to a front end
+ * without our server and could not load them. */
 export const CATALOGS = { de: german };
-/** The page of `agent-kernel serve` loads this module and uses these functions, so that the package contains no further
- * copy of the panel. */
+/** The web page of `agent-kernel serve` loads this module and uses these exports, so that the package does not contain
+ * a second copy of the panel. */
 export { mount, ServerTransport };
 
 interface Model extends CommModel {

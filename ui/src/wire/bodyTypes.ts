@@ -1,40 +1,45 @@
-/** Bodies of `agent/v1` with types that the server describes as plain text or JSON. */
+/** Bodies of `agent/v1` in which some fields have narrower types than in the server's OpenAPI document, which describes
+ * these fields only as text or JSON. */
 import type { ErrorBody, TurnEvent } from "./events";
 import type * as schema from "./schema";
 import type { WaitingApproval } from "./socket";
 
-/** `events` are those of `turns/{id}/events?stored=1`, without media data; empty for a running turn. `context` has the
- * titles of what was sent with the prompt. */
+/** A turn in the list of a session's turns. `events` are its stored events, as `turns/{id}/events?stored=1` returns
+ * them, without media data; empty for a running turn. `context` has the titles of the notes that were sent with the
+ * prompt. */
 export interface StoredTurn extends Omit<schema.ShownTurn, "events" | "record"> {
   record: { permission?: string; error?: ErrorBody };
   events: TurnEvent[];
 }
 
-/** A line of the stream of a completion. */
+/** One event of the stream of an inline completion (`POST infill`). */
 export interface InfillLine extends schema.InfillEvent {
   error?: ErrorBody;
 }
 
-/** A line of the download stream; the last one has the stage done or failed. */
+/** One event of the stream of a model download. In the last event, `stage` is "done" or "failed". */
 export interface PullLine extends schema.PullEvent {
   error?: ErrorBody;
 }
 
-/** The stored turns of a session, the oldest first. The media of `waiting` contain their bytes, not only a hash. */
+/** A page of a session's turns, the oldest first. `turns` are stored; `waiting` are queued turns that the store does
+ * not have yet, so their media contain the bytes, not only a hash. */
 export interface StoredTurns extends Omit<schema.Turns, "turns" | "waiting"> {
   turns: StoredTurn[];
   waiting: StoredTurn[];
 }
 
-/** `sessions/{id}/meanwhile?since=SECONDS&kernel=ID`: what happened while the user was away. `lost.sandbox` and
- * `lost.kernel` say why variables are gone (empty if they are not); `lost.pieces` is the number of code pieces that
- * would restore those of the sandbox (`POST sessions/{id}/rebuild`). */
+/** The response of `sessions/{id}/meanwhile?since=SECONDS&kernel=ID`: what happened while the user was away.
+ * `lost.sandbox` and `lost.kernel` say why variables of the sandbox and of the kernel no longer exist (empty if they
+ * exist); `lost.pieces` is the number of pieces of code that would restore those of the sandbox (`POST
+ * sessions/{id}/rebuild`). */
 export interface Meanwhile extends Omit<schema.Meanwhile, "approvals"> {
   approvals: WaitingApproval[];
 }
 
-/** A conversation that came with a notebook and can be imported. Times are in seconds since the epoch, sizes in bytes.
- * `refused` is the reason why the conversation cannot be imported; the other fields are missing then. */
+/** The conversation file that came with a notebook, as the panel offers it for import. `refused` is the reason why it
+ * cannot be imported, and then only `sha256` is present besides it; otherwise `refused` is empty and all fields are
+ * present, except that `created` and `updated` may be missing. Times are in seconds since the epoch, sizes in bytes. */
 export interface Arrival extends Required<Omit<schema.Arrival, "created" | "updated">> {
   created?: number;
   updated?: number;

@@ -1,10 +1,12 @@
-/** The events of a turn. Fields that the OpenAPI description only calls text or JSON have narrower types here. */
+/** The events of a turn. Some fields have narrower types here than in the server's OpenAPI document, which describes
+ * them only as text or JSON. */
 import type * as schema from "./schema";
 
 export type TurnState = schema.TurnFinished["state"];
 export type ErrorBody = Pick<schema.ErrorFacts, "code" | "message"> & Partial<schema.ErrorFacts>;
 
-/** `data` is base64; absent if it was sent before or is in the store (`sessions/{id}/blobs/{hash}`). */
+/** An image or another medium. `data` has its bytes in base64; it is absent if they were sent before or are in the
+ * store (`sessions/{id}/blobs/{hash}`). */
 export interface Medium {
   mime: string;
   hash?: string;
@@ -12,8 +14,8 @@ export interface Medium {
   data?: string | null;
 }
 
-/** A number of the answer: `computed` in line `line` (from 1) of the output of `call`, found in the `code` of a call,
- * `given` by the user, or `open` if none of these. */
+/** A number in an answer, and where it comes from: `computed` in line `line` (from 1) of the output of the call `call`,
+ * found in the `code` of a call, `given` by the user, or `open` if it comes from none of these. */
 export interface CheckedNumber {
   start: number;
   end: number;
@@ -29,7 +31,7 @@ interface TokenLogprob {
   logprob: number;
 }
 
-/** What the server describes as JSON, but which has a known form. */
+/** Bodies of events with fields that the server's OpenAPI document describes as JSON, but that have a known form. */
 interface Precise {
   "call.finished": Omit<schema.CallFinished, "media"> & { media: Medium[] };
   "answer.logprobs": { tokens: TokenLogprob[] };
@@ -40,7 +42,8 @@ interface Precise {
 export type Bodies = Omit<schema.EventBodies, keyof Precise> & Precise;
 export type EventType = keyof Bodies;
 
-/** An event: its body in an envelope. `seq` counts from 1 within a turn, `time` is in seconds since the epoch. */
+/** An event: its type, its body `data`, and common fields. `seq` counts the events of a turn from 1; `time` is in
+ * seconds since the epoch. */
 export type TurnEvent = {
   [Type in EventType]: Omit<schema.Event, "type" | "data"> & { type: Type; data: Bodies[Type] };
 }[EventType];

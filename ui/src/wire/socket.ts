@@ -5,11 +5,11 @@ import type * as schema from "./schema";
 export type ClientMessage =
   Required<schema.Follow> | schema.Unfollow | schema.Watch | schema.Serve | schema.Unserve | schema.Ping;
 
-/** The calls that this page can run for the notebook of a kernel. */
+/** The tool calls that this page can run in the notebook of a kernel. */
 export type Serving = Omit<schema.Serve, "do">;
 
-/** What changed in a session. After `deleted` and `cleared` nothing is left; after the others the client should load
- * the session again. */
+/** What changed in a session. After `deleted` the session no longer exists, after `cleared` it has no turns; after the
+ * others the client should load the session again. */
 type ChangeKind = "title" | "described" | "branch" | "undone" | "cleared" | "outputs" | "compacted" | "deleted";
 
 /** A question that waits for the user; its details are in an event of the turn. */
@@ -26,9 +26,9 @@ export interface WaitingApproval {
   until: number | null;
 }
 
-/** The first response to `watch`, also after a reconnect. A `revision` other than the known one means that something
- * was missed. For a kernel `session` is the one that its notebook is bound to. The running turns and open questions
- * follow. */
+/** The first answer to `watch`, also after a reconnect: the present state of the session or kernel. If `revision`
+ * differs from the one that the page knows, the page has missed changes. If a kernel is watched, `session` is the
+ * session that its notebook is bound to. News of each running turn and each open question follow. */
 interface Watching {
   type: "watching";
   session: string | null;
@@ -38,7 +38,8 @@ interface Watching {
   running: string[];
 }
 
-/** News of a session or a kernel: each turn that starts, ends or waits for the user. */
+/** News of a session or a kernel: the first answer to `watch`, each turn that starts, ends or waits for the user, and
+ * changes of the session and of the binding. */
 export type News =
   | Watching
   | { type: "turn.opened"; turn: string; session: string; kernel: string; cell: string }
@@ -56,8 +57,8 @@ export type News =
   | { type: "session.changed"; session: string; what: ChangeKind }
   | { type: "binding.changed"; kernel: string; session: string | null };
 
-/** Close codes of the server: the page did not read fast enough (it may reconnect), the user may not read any more (it
- * may not), the server stops. */
+/** Codes with which the server closes the WebSocket. `tooSlow`: the page did not read fast enough; it may reconnect.
+ * `notAllowed`: the user may no longer read; the page must not reconnect. `goingAway`: the server stops. */
 export const CLOSED = { tooSlow: 4008, notAllowed: 4003, goingAway: 1001 } as const;
 
 export type ServerMessage =
