@@ -6,13 +6,17 @@ process for it (``tools.files.document_worker``).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
+from agent_kernel.core.file_facts.column_types import column_type
 from agent_kernel.core.file_facts.text_file import (
     MAX_COLUMNS,
+    NUMBERS,
     ROWS,
     FileFacts,
+    amounts_of,
     conversions_of,
     extension_of,
     one_line,
@@ -42,12 +46,17 @@ def workbook_facts(name: str, sheets: Sequence[str], rows: Sequence[Sequence[Any
     first_lines = [one_line(",".join(_cell_text(cell) for cell in row)) for row in rows[skipped : skipped + ROWS + 1]]
     options = [f"skiprows={skipped}"] if skipped else []
     contents = one_line(f"{reads_by_pandas(name, *options)}, sheets: {', '.join(map(shorten, sheets))}")
-    return FileFacts("table", contents, first_lines, (), conversions_of(name, labels, columns))
+    kinds = [column_type([str(cell) for cell in column if cell is not None]) for column in columns]
+    numbers = [label for label, kind in zip(labels, kinds, strict=True) if kind in NUMBERS]
+    conversions = conversions_of(name, labels, columns) + amounts_of(name, numbers)
+    return FileFacts("table", contents, first_lines, (), conversions)
 
 
 def parquet_facts(name: str, columns: str) -> FileFacts:
     """Return the facts about a parquet file. ``columns`` has its numbers of rows and columns, and their types."""
-    return FileFacts("table", one_line(f"{reads_by_pandas(name)}, {columns}"))
+    typed = (column.rpartition(" ") for column in columns.partition(" columns: ")[2].split(", "))
+    numbers = [label for label, _, kind in typed if re.match(r"u?int|float|double|decimal", kind)]
+    return FileFacts("table", one_line(f"{reads_by_pandas(name)}, {columns}"), conversions=amounts_of(name, numbers))
 
 
 def _cell_text(cell: Any) -> str:

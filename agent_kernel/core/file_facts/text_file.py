@@ -25,6 +25,7 @@ from agent_kernel.core.file_facts.column_types import (
     has_several_forms,
     number_options,
 )
+from agent_kernel.core.file_facts.row_amounts import describe_amount
 from agent_kernel.core.file_facts.text_columns import describe_conversion, pandas_names
 
 HEAD_BYTES = 64 * 1024
@@ -40,6 +41,7 @@ MAX_CHARS = 1_500
 DEPTH = 3
 """Number of nesting levels of a JSON document that are described."""
 DELIMITERS = ",;\t|"
+NUMBERS = frozenset({"int64", "float64"})
 TABLES = frozenset({"csv", "tsv"})
 JSON_LINES = frozenset({"jsonl", "ndjson"})
 TEXTS = frozenset({"txt", "log", "md", "dat", "rst", "yaml", "yml", "toml", "ini", "xml", "html"})
@@ -173,6 +175,7 @@ def _table_facts(name: str, head: FileHead) -> FileFacts:
     conversions = conversions_of(
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
+    conversions += amounts_of(name, [label for label, kind in zip(columns, kinds, strict=True) if kind in NUMBERS])
     contents = one_line(f"{reads}, {count}{len(rows[0])} columns: {described}{more}")
     # Only of a table that is read to its end are all values known.
     values = describe_values(columns, complete, kinds) if head.whole else []
@@ -248,8 +251,8 @@ def _open_call(name: str, head: FileHead) -> str:
 def conversions_of(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any]]) -> list[str]:
     """Describe the columns of a file that code must convert. The descriptions call the table by the file's stem, as the
     code does that reads the file. ``cells`` has the cells of each column."""
-    table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
-    if not table.isidentifier():
+    table = _table_name(name)
+    if not table:
         return []
     # The cells keep the spaces at their ends, because these spaces are a reason for a conversion.
     present = [[cell for cell in column if cell is not None and str(cell).strip() not in MISSING] for column in cells]
@@ -260,6 +263,19 @@ def conversions_of(name: str, columns: Sequence[Any], cells: Sequence[Sequence[A
         if column_type([str(cell) for cell in column]) in ("str", "day first")
         and (fact := describe_conversion(table, label, column))
     ]
+
+
+def amounts_of(name: str, numbers: Sequence[Any]) -> list[str]:
+    """Return the line that says how code computes the amounts of the rows of a file, if there is one. ``numbers`` are
+    the columns with numbers. The line calls the table as ``conversions_of`` does."""
+    table = _table_name(name)
+    return list(filter(None, [describe_amount(table, numbers) if table else ""]))
+
+
+def _table_name(name: str) -> str:
+    """Return the name of the variable to which code reads the file ``name``; an empty string if there is none."""
+    table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
+    return table if table.isidentifier() else ""
 
 
 def reads_by(expression: str) -> str:

@@ -16,6 +16,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from agent_kernel.core.file_facts.row_amounts import describe_amount
 from agent_kernel.core.file_facts.text_columns import describe_conversion
 
 NAMED = "Variables"
@@ -27,6 +28,8 @@ NEWEST = "Newest tables"
 UNNAMED = (EARLIER, NEWEST)
 """Titles of the notes about data that the prompt does not name. They are ignored when prompts are compared."""
 DATA_TITLES = (NAMED, *UNNAMED)
+NUMBERS = ("int", "uint", "float")
+"""Beginnings of the dtypes, in lower case, of columns with numbers."""
 MAX_CHARS = 2_000
 MAX_COLUMNS = 40
 MAX_SCANNED_COLUMNS = 1_000
@@ -202,6 +205,8 @@ def _frame(frame: Any, name: str) -> list[str]:
             lines.append(f"missing values: {', '.join(missing)}")
         if package(frame) == "pandas":
             lines += [line for label, column in named if (line := _conversion(name, label, column))]
+            numbers = [label for label, column in named if str(column.dtype).lower().startswith(NUMBERS)]
+            lines += filter(None, [describe_amount(name, numbers)])
     return lines
 
 

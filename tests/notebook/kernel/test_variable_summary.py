@@ -56,6 +56,11 @@ def test_a_data_frame_is_told_by_size_columns_first_row_ranges_and_categories() 
     assert facts == ["date: from 2012-01-01 00:00:00 to 2012-01-02 00:00:00", "weather values: drizzle, rain"]
 
 
+def test_a_data_frame_with_quantities_and_prices_is_told_with_the_product() -> None:
+    text = summary("orders", pd.DataFrame({"quantity": [2, 3], "unit_price": [1.5, 2.0], "country": ["FR", "DE"]}))
+    assert text.endswith("Compute it first: orders['amount'] = orders['quantity'] * orders['unit_price']")
+
+
 def test_the_missing_values_of_a_data_frame_are_counted_by_column() -> None:
     frame = pd.DataFrame({"temp": [1.0, None, None], "city": ["Rome", None, "Bari"], "rain": [0, 1, 2]})
     assert summary("df", frame).splitlines()[-1] == "missing values: temp 2, city 1"

@@ -224,6 +224,15 @@ def test_a_parquet_file_is_told_by_its_columns(here: Path) -> None:
     assert fact.endswith("('a.parquet'), 1 rows x 3 columns: tea large_string, price double, n int64")
 
 
+@pytest.mark.parametrize("name", ["my-sales.csv", "my-sales.xlsx", "my-sales.parquet"])
+def test_a_table_with_quantities_and_prices_is_told_with_the_product(here: Path, name: str) -> None:
+    table = pd.DataFrame({"quantity": [2, 3], "unit_price": [1.5, 2.0]})
+    writers = {"csv": table.to_csv, "xlsx": table.to_excel, "parquet": table.to_parquet}
+    writers[name.rpartition(".")[2]](name, index=False)
+    fact = describe_files(f"What is the revenue in {name!r}?").splitlines()[-1]
+    assert fact.endswith("Compute it first: my_sales['amount'] = my_sales['quantity'] * my_sales['unit_price']")
+
+
 @pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
 def test_a_table_that_is_damaged_is_told_by_its_size(here: Path, name: str) -> None:
     (here / name).write_bytes(b"PK\x03\x04 not what its name says")

@@ -45,6 +45,17 @@ CONVERSION = re.compile(
 """Matches the line which states that a column must be converted before code computes with it or compares it. Only lines
 that ``describe_conversion`` makes match, because the description of a table also quotes data, and data must not add
 code to a program."""
+AMOUNTS = re.compile(
+    r"^(?P<frame>[A-Za-z_]\w*) has no column of amounts \(revenue, sales, spending\)\. Compute it first: "
+    r"(?P<line>(?P=frame)\['amount'\] = "
+    r"(?P=frame)\['(?P<quantity>[^'\\\n]+)'\] \* (?P=frame)\['(?P<price>[^'\\\n]+)'\])$",
+    re.MULTILINE,
+)
+"""Matches the line which states how code computes the amounts of the rows of a table (see ``row_amounts``)."""
+ASKS_FOR_AMOUNTS = re.compile(
+    r"\b(?:revenue|turnover|spen[dt]|spending|total sales|sales (?:volume|value|figures)|umsatz\w*|umsätze\w*)\b",
+    re.IGNORECASE,
+)
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime|timedelta)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
@@ -121,6 +132,20 @@ class MissingConversion:
 
     line: str
     is_named: bool
+
+
+def find_missing_amounts(code: str, hidden: Sequence[str], question: str) -> MissingConversion | None:
+    """Return the line that computes the amounts of the rows of a table, if the question asks for amounts and ``code``
+    uses the table without its quantities or prices; otherwise None. ``hidden`` has the texts of the hidden context."""
+    if not ASKS_FOR_AMOUNTS.search(question):
+        return None
+    names = names_in(code)
+    for fact in (match for text in hidden for match in AMOUNTS.finditer(text)):
+        if fact["frame"] in names and not (fact["quantity"] in code and fact["price"] in code):
+            return MissingConversion(
+                f"{fact['line']}\n", is_named=re.search(r"(['\"])amount\1|\.amount\b", code) is not None
+            )
+    return None
 
 
 def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversion | None:

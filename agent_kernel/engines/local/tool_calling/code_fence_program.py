@@ -17,6 +17,7 @@ from agent_kernel.engines.local.decoding.completion import Completer, DecodedCom
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
 from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unset_values, with_printed_values
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
+    find_missing_amounts,
     find_missing_conversion,
     with_check,
     with_inclusive_bins,
@@ -47,10 +48,11 @@ async def write_program(
 ) -> DecodedProgram:
     """Decode one program, which begins with the lines ``reading``, and complete it.
 
-    If the program lacks the conversion of a column that the hidden context of ``turn`` asks for, the conversion is
-    added before it; the model writes the rest again, unless the program already uses the name of the converted column.
-    If the program ignores sentences of the question, the model writes it again after these sentences as comments. If it
-    prints a demanded value from a variable that is not set anywhere, the model writes the line that sets the variable.
+    If the program lacks the conversion of a column, or the computation of amounts, that the hidden context of
+    ``turn`` asks for, that line is added before it; the model writes the rest again, unless the program already
+    uses the name that the line sets. If the program ignores sentences of the question, the model writes it again
+    after these sentences as comments. If it prints a demanded value from a variable that is not set anywhere, the
+    model writes the line that sets the variable.
     If the question has an example of what a function should return, a line that checks the example is added."""
     program = await _converted_program(prompt, reading, turn, decoding, completer)
     omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
@@ -91,7 +93,9 @@ async def _converted_program(
         finish = await _decode_program(completion, decoding, completer, forced=forced)
         spent += completion.usage
         code = reading + _without_indent(completion.text)
-        conversion = find_missing_conversion(code, turn.hidden)
+        conversion = find_missing_conversion(code, turn.hidden) or find_missing_amounts(
+            code, turn.hidden, turn.question
+        )
         if conversion is None or finish != "stop" or attempt == MAX_CONVERSIONS:
             break
         if conversion.is_named:

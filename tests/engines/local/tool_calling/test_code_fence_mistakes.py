@@ -7,8 +7,11 @@ import textwrap
 import pandas as pd
 import pytest
 
+from agent_kernel.core.file_facts.row_amounts import describe_amount
 from agent_kernel.core.file_facts.text_columns import describe_conversion
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
+    MissingConversion,
+    find_missing_amounts,
     find_missing_conversion,
     surplus_rows,
     unchanged_function,
@@ -247,3 +250,36 @@ AGES = "Count them: child (0 to 17), young (18 to 39), middle (40 to 64), senior
 def test_bins_count_both_ends_of_the_ranges_of_the_question(code: str, meant: str) -> None:
     assert with_inclusive_bins(code, AGES) == meant
     assert with_inclusive_bins(code, "Count them by age.") == code
+
+
+AMOUNTS = f"Files: o.csv: CSV\n{describe_amount('o', ['qty', 'unit_price'])}"
+LINE = "o['amount'] = o['qty'] * o['unit_price']\n"
+
+
+@pytest.mark.parametrize(
+    "question", ["What is the revenue per city?", "Who spent the most?", "Wie hoch ist der Umsatz?"]
+)
+def test_a_program_that_sums_prices_lacks_the_amounts(question: str) -> None:
+    missing = find_missing_amounts("print(o.groupby('city')['unit_price'].sum())", [AMOUNTS], question)
+    assert missing == MissingConversion(LINE, is_named=False)
+    missing = find_missing_amounts("print(o.groupby('city')['amount'].sum())", [AMOUNTS], question)
+    assert missing == MissingConversion(LINE, is_named=True)
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "facts"),
+    [
+        ("What is the revenue?", "print((o['qty'] * o['unit_price']).sum())", AMOUNTS),
+        ("What is the average price?", "print(o['unit_price'].mean())", AMOUNTS),
+        ("What is the revenue?", "print(p['revenue'].sum())", AMOUNTS),
+        (
+            "What is the revenue?",
+            "print(o['unit_price'].sum())",
+            "\n".join(f"    {one}" for one in AMOUNTS.split("\n")),
+        ),
+        ("What is the revenue?", "print(o['unit_price'].sum())", AMOUNTS.replace("'qty'", "'qty']; import os; o['a'")),
+    ],
+    ids=["uses both", "other question", "other table", "quoted data", "other code"],
+)
+def test_a_program_that_needs_no_amounts_lacks_none(question: str, code: str, facts: str) -> None:
+    assert find_missing_amounts(code, [facts], question) is None
