@@ -298,6 +298,7 @@ def _build_notebooks(
     # A notebook that has no session may have come with a sidecar that contains one.
     notebooks.find_arriving = sidecar_imports.find_arriving_session
     notebooks.on_bound = partial(announce_binding, notifications, notebooks)
+    notebooks.on_title = partial(notifications.on_session_changed, kind="title")
     return notebooks, sidecars, sidecar_imports, ClearedOutputs(runtime.store, sidecars)
 
 

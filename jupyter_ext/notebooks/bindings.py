@@ -30,7 +30,8 @@ class Notebooks:
 
     A place is a notebook's path below the root, or ``kernel:ID``. Before a session is created for a notebook,
     ``find_arriving`` is called. If a session came with the notebook's file, ``find_arriving`` binds that session and
-    returns it. ``on_bound`` is called with the namespace and the place of each binding that has changed.
+    returns it. ``on_bound`` is called with the namespace and the place of each binding that has changed, ``on_title``
+    with each session that has got a new title.
     """
 
     def __init__(self, store: SessionStore, sessions: SessionManager, root: str) -> None:
@@ -42,6 +43,7 @@ class Notebooks:
         self.unmanaged: dict[str, str] = {}
         self.find_arriving: Callable[[str, str], Awaitable[SessionKey | None]] = _no_session
         self.on_bound: Callable[[str, str], Awaitable[None]] = _ignore
+        self.on_title: Callable[[SessionKey], None] = lambda key: None
 
     async def place(self, kernel: str) -> str:
         """Return the notebook that a kernel runs now, or the place of the kernel itself. ``unmanaged`` maps kernels
@@ -103,6 +105,15 @@ class Notebooks:
         while len(self._renames) > MAX_RENAMES:
             self._renames.pop(next(iter(self._renames)))
         await self._store.move(self.root, old, new)
+
+    async def follow_name(self, namespace: str, old: str, new: str) -> None:
+        """Give the session of a renamed notebook the new name as its title, if its title is the old name."""
+        key = await self.bound_session(namespace, new) if is_notebook(new) else None
+        session = await self._store.info(key) if key else None
+        title = new_session_title(new, "")
+        if key and session and session.title == new_session_title(old, "") != title:
+            await self._store.rename(key, title)
+            self.on_title(key)
 
     async def on_deleted(self, path: str) -> None:
         """Detach the bindings of a deleted file. The sessions stay in the store, but a new file with the same name does

@@ -29,6 +29,7 @@ class NotebookFiles:
 
     async def on_renamed(self, old: str, new: str) -> None:
         await self.notebooks.on_renamed(old, new)
+        await self.notebooks.follow_name(self.namespace(), old, new)
         await self.sidecars.on_renamed(old, new)
 
     async def on_deleted(self, path: str) -> None:

@@ -11,6 +11,7 @@ from playwright.sync_api import Locator, expect
 
 from agent_kernel.notebook.draft import jail
 from tests.browser.lab import SLOW_MS, Lab, lab_server, use_theme
+from tests.browser.panel import violations
 from tests.server import AgentServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(bool(jail.missing()), reason=jail.missing())]
@@ -68,15 +69,21 @@ def test_a_failed_cell_is_corrected_from_its_traceback_and_changes_when_the_pers
     expect(page.get_by_role("button", name="Leave out error of cell 1")).to_have_count(0)
     page.keyboard.press("Alt+Enter")
     expect(card.locator("summary")).to_be_focused()
+    at_cell = lab.cell(0).get_by_role("group", name="Change this cell?")
+    expect(at_cell).to_contain_text("mean = sum(prices) / len(prices)")
+    expect(at_cell).to_contain_text("This correction ran in a draft without the error.")
+    assert violations(page, (".ak-cell-review", ".ak-review-bar")) == []
     card.get_by_role("button", name="Accept").focus()
     page.keyboard.press("Enter")
+    expect(at_cell).to_have_count(0)
     expect(lab.cell(0).locator(".cm-content")).to_contain_text("/ len(prices)")
     expect(card).to_contain_text("accepted")
     expect(card.locator("summary")).to_be_focused()
     page.keyboard.press("Enter")
     card.get_by_role("button", name="Undo").click()
     expect(lab.cell(0).locator(".cm-content")).to_contain_text("/ count")
-    card.get_by_role("button", name="Accept").click()
+    at_cell.get_by_role("button", name="Accept").click()
+    expect(card).to_contain_text("accepted")
     lab.run(0)
     expect(lab.output(0).first).to_contain_text("mean 6.0")
     expect(button(lab, 0)).to_have_count(0)
@@ -97,6 +104,8 @@ def test_where_no_correction_ran_the_panel_says_so_and_a_rejected_one_changes_no
     panel.get_by_label("Message to the agent").fill("/fix")
     page.keyboard.press("Enter")
     card = page.get_by_role("group", name="Correction of cell 4")
-    card.get_by_role("button", name="Reject").click(timeout=60_000)
+    expect(card).to_be_visible(timeout=60_000)
+    lab.cell(3).get_by_role("group", name="Change this cell?").get_by_role("button", name="Reject").click()
+    expect(card).to_have_count(0)
     expect(panel).to_contain_text("The correction of cell 4 was rejected.")
     expect(lab.cell(3).locator(".cm-content")).to_have_text("again")

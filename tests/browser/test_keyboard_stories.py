@@ -125,6 +125,11 @@ def test_the_focus_is_never_lost_and_escape_does_what_is_expected(lab: Lab) -> N
     ended(panel.locator(".ak-turn").last, "cancelled")
     expect(message).to_have_count(0)
 
+    say(panel, "slow")
+    panel.get_by_role("button", name="Stop", exact=True).click()
+    expect(panel.get_by_role("button", name="Stop", exact=True)).to_have_count(0)
+    expect(field(panel)).to_be_focused()
+
     say(panel, "/sessions")
     expect(panel.get_by_label("Search conversations")).to_be_focused()
     panel.get_by_role("button", name="Menu").focus()

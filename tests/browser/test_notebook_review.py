@@ -35,6 +35,8 @@ NOTEBOOKS = {"rain.ipynb": ["df = 1", "df", *(f"x = {n}" for n in range(2, 40))]
 OWN = (".ak-cell-review", ".ak-review-bar", ".ak-agent-mark")
 """What a review draws into the notebook."""
 SHARED = "jupyterapp.shell.currentWidget.content.model.sharedModel"
+CHANNELS = "button => getComputedStyle(button).backgroundColor.match(/\\d+/g).map(Number)"
+"""Red, green and blue of the background."""
 
 
 def cards(lab: Lab) -> Locator:
@@ -81,6 +83,9 @@ def test_a_person_reviews_five_changes_without_leaving_the_notebook(lab: Lab, se
     expect(card).to_be_in_viewport()
 
     use_theme(page, "JupyterLab Dark")
+    accept = card.get_by_role("button", name="Accept")
+    accept.hover()
+    assert accept.evaluate(CHANNELS)[2] > 150, "it stays blue, so that its words are seen"
     card.get_by_role("button", name="Edit").click()
     field = card.get_by_label("The text that the cell gets")
     expect(field).to_be_focused()

@@ -117,6 +117,7 @@ def test_a_picture_is_pasted_a_branch_made_and_the_conversation_taken_along(lab:
     ended(ask(panel, "hello"))
     say(panel, "/undo")
     expect(panel.locator(".ak-turn")).to_have_count(1)
+    expect(panel).to_contain_text("The last turn was undone.")
     field.fill("")
 
     with lab.page.expect_download() as download:

@@ -13,11 +13,15 @@ from tests.browser.lab import SLOW_MS, Lab, browser, lab_server
 from tests.browser.panel import open_panel
 from tests.browser.test_panel_shell import narrow
 from tests.conftest import chromium
+from tests.scripted import call_when
 from tests.server import TOKEN
 
 pytestmark = pytest.mark.browser
 
-SCRIPT: list[dict[str, Any]] = [{"text": "An answer.", "loop": True}]
+SCRIPT: list[dict[str, Any]] = [
+    call_when("Ändere", "edit_cell", cell="cell-0", find="1", replace="4"),
+    {"text": "An answer.", "loop": True},
+]
 NOTEBOOKS = {"rain.ipynb": ["rain = [1, 2, 3]"]}
 
 
@@ -112,5 +116,13 @@ def test_the_panel_speaks_the_language_of_jupyterlab(german_lab: Lab) -> None:
     expect(panel.get_by_role("dialog", name="Berechtigungen")).to_contain_text("Regeln dieses Servers")
     german_lab.picture("panel-german-settings-280")
     assert panel.evaluate("(panel) => panel.scrollWidth <= panel.clientWidth")
+    panel.get_by_role("button", name="Zurück zum Gespräch").click()
+    say_in_german.fill("Ändere die Zelle")
+    say_in_german.press("Enter")
+    number = panel.locator(".ak-call[data-status=waiting] .ak-target")
+    expect(number).to_have_text("1", timeout=SLOW_MS)
+    german_lab.picture("panel-german-change-280")
+    assert number.evaluate("number => number.offsetWidth > 0 && number.scrollWidth <= number.offsetWidth")
+    panel.get_by_role("button", name="Ablehnen").click()
     open_settings(page)
     expect(page.locator(".jp-SettingsPanel")).to_contain_text("Es gibt keine Telemetrie")

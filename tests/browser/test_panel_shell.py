@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import FilePayload, Route, WebSocketRoute, expect
 
 from tests.browser.lab import Lab, browser, wait_until, write_notebook
-from tests.browser.panel import PNG, open_panel, say
+from tests.browser.panel import PNG, open_panel, say, shown_panel
 from tests.conftest import chromium
 from tests.narrowing import not_none
 from tests.server import TOKEN, AgentServer
@@ -241,3 +241,19 @@ async def choose(server: AgentServer, model: str) -> None:
 def shut_down_kernel(lab: Lab) -> None:
     lab.page.locator(".lm-MenuBar-item", has_text="Kernel").first.click()
     lab.page.locator(".lm-Menu-itemLabel").get_by_text("Shut Down Kernel", exact=True).click()
+
+
+def test_the_panel_has_room_the_first_time_that_it_is_shown_in_a_workspace(lab: Lab) -> None:
+    panel = open_panel(lab)
+    narrow(lab, 300)
+    lab.page.goto(lab.page.url.replace("/lab/", "/lab/workspaces/second/"))
+    lab.wait_open()
+    panel = shown_panel(lab.page)
+    expect(panel).to_have_js_property("offsetWidth", 378)
+    narrow(lab, 300)
+    lab.page.get_by_role("tab", name="Agent", exact=True).click()
+    expect(panel).to_be_hidden()
+    lab.page.get_by_role("tab", name="Agent", exact=True).click()
+    expect(panel).to_be_visible()
+    lab.page.wait_for_timeout(500)
+    assert panel.evaluate("panel => panel.offsetWidth") <= 300

@@ -282,6 +282,17 @@ def test_the_doctor_tells_the_layers_in_force_and_fails_when_a_required_one_is_m
     assert any(line.startswith("model      coder-0.5b: missing") for line in lines)
 
 
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can give up what a pod lacks")
+def test_the_doctor_says_once_why_layers_are_missing_and_names_them(tmp_path: Path) -> None:
+    env = environment() | {"AGENT_KERNEL_DATA_DIR": str(tmp_path), "AGENT_KERNEL_CACHE_DIR": str(tmp_path)}
+    container = str(Path(__file__).parents[1] / "sandbox" / "container.py")
+    told = run([sys.executable, container, sys.executable, "-m", "agent_kernel", "doctor"], env)
+    causes = [line.split(maxsplit=1)[1] for line in told.stdout.splitlines() if "unshare" in line]
+    assert len(causes) == 1
+    assert causes[0].startswith("isolation     not here  without namespaces, mounts, pids")
+    assert "Traceback" not in told.stdout
+
+
 @pytest.mark.parametrize(
     ("store", "kind", "shares", "separate"),
     [

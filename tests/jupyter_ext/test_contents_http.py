@@ -44,6 +44,7 @@ async def test_a_rename_moves_the_binding_and_the_sidecar(server: AgentServer, a
     assert not sidecar(server, "old.ipynb").exists()
     assert await bound(api, "new.ipynb") == session
     assert await bound(api, "old.ipynb") is None
+    assert (await api.get(f"agent/v1/sessions/{session}")).json()["title"] == "new"
     kernel = (await api.get("api/sessions")).json()[0]["kernel"]["id"]
     again = await start_turn(api, "hello", kernel=kernel)
     assert (again["session"], again["notebook"]) == (session, "new.ipynb"), "before the client has told Jupyter"

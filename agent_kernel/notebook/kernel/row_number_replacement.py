@@ -7,6 +7,7 @@ this number for the answer ("In which month ...?" "In month 9."), even if the va
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,14 +20,15 @@ SEARCHES = ("idxmax", "idxmin")
 def with_row_values(code: str, output: str, namespace: Mapping[str, Any]) -> str:
     """Replace the number of a row in the output with the values of this row. The output is returned unchanged unless it
     shows the number of a row that ``code`` searched in a table of the user. Code and output may be any text."""
-    words = output.split()
+    words = list(re.finditer(r"\S+", output))
     tree = parse_or_empty(code)
     for node in ast.walk(tree):
         table: Any = namespace.get(name := _searched_table(node))
         at = _place_of(tree, node, len(words)) if is_frame(table) else None
-        if at is not None and words[at].isdecimal() and _has_row(table, int(words[at])):
-            values = describe_cells(table.loc[[int(words[at])]])
-            return " ".join([*words[:at], f"{values} (row {words[at]} of {name})", *words[at + 1 :]])
+        number = words[at][0] if at is not None else ""
+        if at is not None and number.isdecimal() and _has_row(table, int(number)):
+            values = describe_cells(table.loc[[int(number)]])
+            return f"{output[: words[at].start()]}{values} (row {number} of {name}){output[words[at].end() :]}".strip()
     return output
 
 

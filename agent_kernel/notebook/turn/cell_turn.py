@@ -150,9 +150,7 @@ class CellTurn:
             case TurnStarted(model, local, where, host):
                 self._summary.model, self._summary.local, self._summary.where = model, local, where
                 self._summary.host = host
-                if self._summary.stored:
-                    return
-                self._screen.status(f"Waiting for {model}{'' if local else f' at {host}'} ...")
+                self._show_waiting()
             case TurnVersion(branch, number, count, replaces, kept_on, later):
                 self._summary.version = AnswerVersion(branch, number, count, replaces, kept_on, later)
                 if notice := self._summary.version.left_behind:
@@ -262,6 +260,13 @@ class CellTurn:
             if media.get("data") and body.call not in self._mine:
                 self._screen.image(media["mime"], media["data"], f"image {number} of {body.name}, {media['mime']}")
         self._show_files()
+        self._show_waiting()
+
+    def _show_waiting(self) -> None:
+        """Display that the turn waits for its model, unless a call is open or the turn is a stored one."""
+        summary = self._summary
+        if summary.model and not summary.stored and not any(card.open for card in self._cards.values()):
+            self._screen.status(f"Waiting for {summary.model}{'' if summary.local else f' at {summary.host}'} ...")
 
     def _show_files(self) -> None:
         """Display, as one output, the files that the turn has produced since this method was last called."""

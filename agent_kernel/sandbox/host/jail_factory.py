@@ -225,9 +225,12 @@ class JailFactory:
             await self._enter(process, plan, JailRequest(workdir, privileges.FIRST_UID), self.interpreter)
             layers = process.layers
             result = await process.run(Work(SELF_CHECK, timeout_s=30.0), stop=stop)
-            return ("" if result.value == "'1'" else f"a first run failed: {result.error}"), layers
+            if result.value == "'1'":
+                return "", layers
+            *_, cause = (result.error or "").splitlines() or [""]
+            return f"a first run failed: {cause}", layers
         except AgentKernelError as error:
-            return error.message, error.details.get("layers") or layers
+            return error.details.get("reason", error.message), error.details.get("layers") or layers
         except OSError as error:
             return f"{error.filename}: {error.strerror}" if error.filename else str(error), layers
         finally:
@@ -275,9 +278,11 @@ def _layer(name: str, detail: str) -> dict[str, Any]:
 
 
 def _with_reasons(layers: Mapping[str, Mapping[str, Any]], tried: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return every layer by name. Layers not in force get the reasons why stricter plans failed."""
+    """Return every layer by name. If layers are not in force, the entry ``isolation`` names them and says why stricter
+    plans failed."""
     report = {name: dict(layers.get(name, _layer(name, "not reached"))) for name in LAYERS}
-    for layer in report.values():
-        if not layer["active"] and tried:
-            layer["detail"] = f"{layer['detail']} ({'; '.join(dict.fromkeys(tried))})"
+    lacking = [name for name, layer in report.items() if not layer["active"]]
+    if lacking and tried:
+        detail = f"without {', '.join(lacking)}: {'; '.join(dict.fromkeys(tried))}"
+        report["isolation"] = {"required": False, "active": False, "detail": detail}
     return report | {name: dict(layer) for name, layer in layers.items() if name not in report}

@@ -381,7 +381,7 @@ def unavailable(reason: str, layers: dict[str, Any]) -> SandboxUnavailable:
     return SandboxUnavailable(
         f"The sandbox cannot be used on this system: {reason}.",
         hint="Run the code live in the notebook instead, or see: agent-kernel doctor",
-        details={"layers": layers},
+        details={"layers": layers, "reason": reason},
     )
 
 

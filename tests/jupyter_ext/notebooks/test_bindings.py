@@ -65,6 +65,27 @@ async def test_a_rename_takes_the_session_along_also_when_the_client_tells_jupyt
     assert await notebooks.bound_session("ns", "a.ipynb") is None
 
 
+async def test_the_title_of_a_session_is_the_name_of_its_notebook_until_the_user_renames_it() -> None:
+    store = MemoryStore()
+    notebooks = Notebooks(store, Documents(), "/root")
+    titled: list[SessionKey] = []
+    notebooks.on_title = titled.append
+    key, _ = await notebooks.ensure_session("ns", "Untitled.ipynb")
+    for old, new, title in [
+        ("Untitled.ipynb", "rain.ipynb", "rain"),
+        ("rain.ipynb", "dir/rain.ipynb", "rain"),
+        ("dir/rain.ipynb", "snow.ipynb", "My rain"),
+    ]:
+        if title == "My rain":
+            await store.rename(key, title)
+        await notebooks.on_renamed(old, new)
+        await notebooks.follow_name("ns", old, new)
+        session = await store.info(key)
+        assert session is not None
+        assert session.title == title
+    assert titled == [key]
+
+
 async def test_a_rename_forth_and_back_ends_where_it_began() -> None:
     notebooks = desk(k1="a.ipynb")
     key, _ = await notebooks.ensure_session("ns", "a.ipynb")

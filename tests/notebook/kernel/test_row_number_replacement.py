@@ -24,6 +24,7 @@ def namespace() -> dict[str, Any]:
         ("wettest = rain['mm'].idxmax()\nprint(wettest)", "2", ROW),
         ("print(rain['mm'].idxmax(), rain['mm'].max())", "2 88", f"{ROW} 88"),
         ("print(rain['mm'].max(), rain['mm'].idxmax())", "88 2", f"88 {ROW}"),
+        ("print(rain['mm'].idxmax(), 88)", "2 88\n[1 figure(s) shown]", f"{ROW} 88\n[1 figure(s) shown]"),
         ("rain[rain.mm > 50]['mm'].idxmax()", "2", ROW),
     ],
 )

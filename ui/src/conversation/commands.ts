@@ -2,6 +2,8 @@
 import { parseCommand } from "./completion";
 import type { Desk } from "./panelState";
 import { FORMATS, type Format } from "./sessions";
+import { askedText } from "../turn/askedText";
+import { remainsOf } from "../turn/cellChanges";
 import { trans } from "../translation/translation";
 
 export interface Command {
@@ -70,15 +72,18 @@ export const COMMANDS: readonly Command[] = [
     group: "history",
     enabled: atRest,
     run: async (desk) => {
+      const turns = desk.conversation.entries.value;
       const undone = await desk.sessions.undo(desk.session);
       if (!undone) {
         desk.say(trans.__("There is no turn to undo."));
         return;
       }
-      const ran = [...new Set(undone.ran)].join(", ");
-      const stay = ran && trans.__("Effects of these calls stay: %1.", ran);
+      const turn = turns.find((entry) => entry.id === undone.turn)?.view.value;
+      const remains = turn ? remainsOf(turn).join("; ") : "";
+      const stay = remains && trans.__("Not undone: %1.", remains);
       desk.say([trans.__("The last turn was undone."), stay].filter(Boolean).join(" "));
-      if (!desk.composing.text.value) desk.composing.text.value = undone.prompt;
+      const isTyped = askedText(undone.prompt) === undone.prompt;
+      if (isTyped && !desk.composing.text.value) desk.composing.text.value = undone.prompt;
     },
   },
   {

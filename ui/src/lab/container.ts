@@ -25,6 +25,7 @@ const NEEDED = [
   "@jupyterlab/notebook",
   "@jupyterlab/services",
   "@jupyterlab/settingregistry",
+  "@jupyterlab/statedb",
   "@jupyterlab/statusbar",
   "@jupyterlab/translation",
   "@jupyterlab/ui-components",

@@ -6,6 +6,7 @@ import { ILauncher } from "@jupyterlab/launcher";
 import { IMermaidManager } from "@jupyterlab/mermaid";
 import { INotebookTracker } from "@jupyterlab/notebook";
 import { ISettingRegistry } from "@jupyterlab/settingregistry";
+import { IStateDB } from "@jupyterlab/statedb";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { ITranslator } from "@jupyterlab/translation";
 import { DOMAIN, setTranslation, trans, type Translation } from "../translation/translation";
@@ -41,7 +42,7 @@ const panel: JupyterFrontEndPlugin<void> = {
   requires: [INotebookTracker],
   optional: [
     ...[ILayoutRestorer, ICommandPalette, IStatusBar, ILauncher, ISettingRegistry, ITranslator],
-    ...[ICompletionProviderManager, IMermaidManager, IThemeManager],
+    ...[ICompletionProviderManager, IMermaidManager, IThemeManager, IStateDB],
   ],
   activate(
     app: JupyterFrontEnd,
@@ -55,10 +56,12 @@ const panel: JupyterFrontEndPlugin<void> = {
     completer: ICompletionProviderManager | null,
     mermaid: IMermaidManager | null,
     themes: IThemeManager | null,
+    state: IStateDB | null,
   ) {
     const translation = translationOf(translator);
     if (translation) setTranslation(translation);
     const side = new Sidebar(app, tracker, registry, translation);
+    side.state = state;
     side.drawing = mermaid && { mermaid, themes };
     app.shell.add(side, "right", { rank: 200 });
     restorer?.add(side, side.id);

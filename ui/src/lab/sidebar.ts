@@ -6,9 +6,9 @@ import type { Cell } from "@jupyterlab/cells";
 import type { IMermaidManager } from "@jupyterlab/mermaid";
 import type { INotebookTracker, Notebook } from "@jupyterlab/notebook";
 import type { ISettingRegistry } from "@jupyterlab/settingregistry";
+import type { IStateDB } from "@jupyterlab/statedb";
 import { Widget, type SplitPanel } from "@lumino/widgets";
 import type { signal as makeSignal, Signal } from "@preact/signals";
-import { browserStorage } from "../conversation/browserStorage";
 import type { Draft } from "../conversation/conversation";
 import type { Mounted } from "../panel";
 import { type Translation, trans } from "../translation/translation";
@@ -33,7 +33,7 @@ const WIDTH_PX = 380;
 /** The notebook keeps at least this share of the width of the notebook and the side bar together. */
 const REST = 0.4;
 
-const WIDENED = "widened";
+const WIDENED = "agent-kernel:widened";
 
 declare const PANEL_FILE: string;
 declare const STYLE_FILE: string;
@@ -43,7 +43,13 @@ export class Sidebar extends Widget {
   #ends: (() => void)[] = [];
   status: Status | null = null;
   completion: InlineCompletion | null = null;
+<<<<<<< HEAD
   /** JupyterLab's services that draw diagrams; null if the application has no Mermaid. */
+=======
+  /** JupyterLab keeps one for each workspace, beside the layout. */
+  state: IStateDB | null = null;
+  /** What draws diagrams; null where the application has no Mermaid. */
+>>>>>>> panel17
   drawing: { mermaid: IMermaidManager; themes: IThemeManager | null } | null = null;
   #notebook: LabNotebook | null = null;
   #reviews: Reviewing | null = null;
@@ -81,15 +87,19 @@ export class Sidebar extends Widget {
     shell.collapseRight?.();
   }
 
-  /** The first time that the panel is shown, the side bar becomes as wide as the panel needs; afterwards it stays as the
-   * user left it, which Lab stores with its layout. Notebook 7 stores no layout and begins narrower than the panel. */
+  /** The first time that the panel is shown in a workspace, the side bar becomes as wide as the panel needs; afterwards
+   * it stays as the user left it, which Lab stores with the layout of the workspace. Notebook 7 stores no layout and
+   * begins narrower than the panel. */
   protected override onAfterShow(): void {
     this.#hint?.withdraw();
     // One frame later the side bar has the width that Lab gives it.
-    requestAnimationFrame(() => {
-      if (browserStorage.read(WIDENED) && !isCut(this)) return;
-      if (widen(this)) browserStorage.write(WIDENED, "1");
-    });
+    requestAnimationFrame(() => void this.#widenOnce());
+  }
+
+  async #widenOnce(): Promise<void> {
+    const isWidened = (await this.state?.fetch(WIDENED)) !== undefined;
+    if (isWidened && !isCut(this)) return;
+    if (widen(this)) await this.state?.save(WIDENED, true);
   }
 
   /** Focus the composer. Lumino also calls this when the user opens the side bar by its tab. */

@@ -4,6 +4,8 @@ import { useSignal } from "@preact/signals";
 import { useId, useRef } from "preact/hooks";
 import { usePanel } from "../conversation/panelContext";
 import { undoChange } from "../notebook/undo";
+import type { Change } from "../turn/cellChanges";
+import { cellName } from "../turn/cellName";
 import { hasInvisible } from "../turn/invisibleCharacters";
 import { proposalTitle } from "../view/proposalTitle";
 import { Diff } from "../view/Review";
@@ -39,8 +41,39 @@ export function CellReview({ item, reviews }: Reviewed) {
       <p class="ak-cell-review-title" id={title}>
         <Title item={item} />
       </p>
-      {item.approval ? <Proposed item={item} /> : <Made item={item} reviews={reviews} />}
+      <Decision item={item} reviews={reviews} />
     </div>
+  );
+}
+
+function Decision({ item, reviews }: Reviewed) {
+  if (item.approval) return <Proposed item={item} />;
+  return item.correction ? (
+    <Correction item={item} correction={item.correction} reviews={reviews} />
+  ) : (
+    <Made item={item} reviews={reviews} />
+  );
+}
+
+/** The correction of a failed cell. The cell changes when the user accepts it, here or in the panel. */
+function Correction({ item, correction, reviews: { keeper } }: Reviewed & { correction: Change }) {
+  const { conversation } = usePanel();
+  const said = useSignal("");
+  const reject = () => conversation.corrections.reject(correction, cellName(keeper.place(correction)));
+  return (
+    <>
+      <p class="ak-quiet">{trans.__("This correction ran in a draft without the error.")}</p>
+      <Changed item={item} />
+      <div class="ak-choices">
+        <button type="button" class="ak-primary" onClick={() => (said.value = keeper.apply(correction))}>
+          {trans.__("Accept")}
+        </button>
+        <button type="button" onClick={reject}>
+          {trans.__("Reject")}
+        </button>
+      </div>
+      <Problem text={said.value} role="status" />
+    </>
   );
 }
 
@@ -160,6 +193,6 @@ const made = () => ({
 
 function Title({ item }: { item: ReviewItem }) {
   const { host } = usePanel();
-  if (!item.approval) return <>{made()[item.do]}</>;
+  if (item.change) return <>{made()[item.do]}</>;
   return <>{proposalTitle(item, host.notebook?.places?.cells() ?? [], true)}</>;
 }

@@ -29,11 +29,15 @@ export interface ReviewItem {
   approval: Approval | null;
   /** The change that was made; null for a proposed change. */
   change: Change | null;
+  /** The proposed correction of a failed cell; null for other changes. */
+  correction: Change | null;
 }
 
 interface ReviewInput {
   turns: readonly TurnView[];
   keeper: ChangeKeeper | undefined;
+  /** The proposed corrections of failed cells, in the order in which they were asked for. */
+  corrections: readonly Change[];
   /** Ids of the cells of the notebook, in their order. */
   cells: readonly string[];
   /** Whether the turn ran while this page was open. */
@@ -44,7 +48,11 @@ interface ReviewInput {
 
 /** The items to review, in the order of the cells at which they are shown. */
 export function itemsOf(input: ReviewInput): ReviewItem[] {
-  const all = input.turns.flatMap((turn) => [...proposedItems(turn, input.cells), ...madeItems(turn, input)]);
+  const all = input.turns.flatMap((turn) => [
+    ...proposedItems(turn, input.cells),
+    ...correctionItems(turn, input),
+    ...madeItems(turn, input),
+  ]);
   const place = new Map(input.cells.map((cell, index) => [cell, index]));
   return all.filter((item) => place.has(item.cell)).sort((a, b) => (place.get(a.cell) ?? 0) - (place.get(b.cell) ?? 0));
 }
@@ -56,7 +64,7 @@ function proposedItems(turn: TurnView, cells: readonly string[]): ReviewItem[] {
     if (!change) return [];
     const at =
       change.do === "insert" ? insertPlace(change.below, cells) : { cell: change.cell, side: "input" as const };
-    return [{ ...named(turn, block), ...change, ...at, approval: block.approval, change: null }];
+    return [{ ...named(turn, block), ...change, ...at, approval: block.approval, change: null, correction: null }];
   });
 }
 
@@ -71,8 +79,22 @@ function madeItems(turn: TurnView, { keeper, cells, isLive, dismissed }: ReviewI
     if (!hasTag && !isLive(turn.id)) return []; // the document has no mark of such a change
     const at = change.do === "delete" ? insertPlace(change.from, cells) : { cell: change.cell, side: "input" as const };
     const { type, before, after, below } = change;
-    return [{ ...named(turn, call), do: change.do, ...at, type, before, after, below, approval: null, change }];
+    const texts = { do: change.do, type, before, after, below };
+    return [{ ...named(turn, call), ...texts, ...at, approval: null, change, correction: null }];
   });
+}
+
+/** The newest correction of each cell that still has the source that failed. */
+function correctionItems(turn: TurnView, { keeper, corrections }: ReviewInput): ReviewItem[] {
+  const open = corrections.filter((one) => keeper?.standing(one) === "undone");
+  return open
+    .filter((one, at) => one.turn === turn.id && !open.slice(at + 1).some((later) => later.cell === one.cell))
+    .map((correction) => {
+      const { call, cell, type, before, after, below } = correction;
+      const names = { key: keyOf(turn.id, call), turn: turn.id, call };
+      const texts = { do: "edit" as const, type, before, after, below };
+      return { ...names, ...texts, cell, side: "input", approval: null, change: null, correction };
+    });
 }
 
 const keyOf = (turn: string, call: string): string => `${turn} ${call}`;

@@ -56,6 +56,7 @@ export class NotebookReviews implements Reviewing {
       return itemsOf({
         turns: turns.value,
         keeper,
+        corrections: conversation.corrections.proposed.value,
         cells: places.cells(),
         isLive: (turn) => this.#live.has(turn),
         dismissed: this.#dismissed.value,
@@ -184,7 +185,7 @@ export class NotebookReviews implements Reviewing {
       wanted.add(item.key);
       if (!element) continue;
       element.dataset["do"] = item.do;
-      element.dataset["state"] = item.approval ? "proposed" : "made";
+      element.dataset["state"] = item.change ? "made" : "proposed";
       this.#render(item.key, element, h(CellReview, { item, reviews: this }));
     }
     for (const cell of this.places.written()) {

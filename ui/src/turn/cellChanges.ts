@@ -1,7 +1,7 @@
 /** The cell changes of a turn, read from the `details` of its tool calls. These come from events and from the store
  * without a fixed type, so every field is checked. The functions have no side effects. */
 import type { CallBlock, TurnView } from "./turn";
-import { lookupTable } from "./labels";
+import { kindOf, lookupTable } from "./labels";
 import { serverText } from "./serverTexts";
 import type { Facts, Json } from "../wire/schema";
 import { trans } from "../translation/translation";
@@ -105,7 +105,16 @@ export function effectsOf(turn: TurnView): string[] {
     );
   if (files > 0) words.push(trans._n("a file that was created", "%1 files that were created", files));
   if (done.some((call) => call.name === "shell")) words.push(trans.__("the effects of shell commands"));
+  const others = new Set(done.filter((call) => kindOf(call.name) === "tool").map((call) => call.name));
+  if (others.size > 0) words.push(trans.__("the effects of %1", [...others].join(", ")));
   return words;
+}
+
+/** Descriptions of what remains of a turn that is removed from its conversation. */
+export function remainsOf(turn: TurnView): string[] {
+  const cells = new Set(changesOf(turn).map((change) => change.cell)).size;
+  const changed = cells > 0 ? [trans._n("a changed cell", "%1 changed cells", cells)] : [];
+  return [...changed, ...effectsOf(turn)];
 }
 
 const calls = (turn: TurnView): CallBlock[] => turn.blocks.filter((block) => block.kind === "call");

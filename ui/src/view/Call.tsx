@@ -21,8 +21,13 @@ import { errorMessage } from "../transport/transport";
 import { summary, type Reading } from "../turn/groups";
 
 const LAST_LINES = 3;
+<<<<<<< HEAD
 /** Names of clients that are an open page or the kernel of a cell. They are not shown, because they mean nothing to the
  * user. */
+=======
+const MAX_BRIEF = 4;
+/** An open page, or the kernel of a cell: their names are of no use to a person. */
+>>>>>>> panel17
 const OWN_CLIENT = /^(page|magic):/;
 /** Arguments that the review of a change shows as a diff. */
 const REVIEWED = new Set(["before", "after", "diff"]);
@@ -98,7 +103,8 @@ function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggl
   return (
     <button type="button" class="ak-row" aria-expanded={open} onClick={onToggle} title={target}>
       <Icon name={kind} />
-      <span class="ak-verb">{verb}</span> <code class="ak-target">{target}</code>{" "}
+      <span class="ak-verb">{verb}</span>{" "}
+      <code class={isBrief(target) ? "ak-target ak-brief" : "ak-target"}>{target}</code>{" "}
       {place && (
         <span class="ak-place">
           <span class="ak-wordy">{place.article} </span>
@@ -112,6 +118,9 @@ function Row({ call, open, onToggle }: { call: CallBlock; open: boolean; onToggl
     </button>
   );
 }
+
+/** The number of a cell is never cut; the word before it is. */
+const isBrief = (target: string): boolean => target.length <= MAX_BRIEF;
 
 /** The end of the output of a running call, or of the error of a failed one. */
 function Tail({ call }: { call: CallBlock }) {

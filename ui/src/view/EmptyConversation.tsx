@@ -50,19 +50,22 @@ export function EmptyConversation() {
   );
 }
 
-/** The three most useful suggestions. */
-function starters({ conversation, composing }: Desk): Starter[] {
+/** The three most useful suggestions. An empty notebook has nothing to describe. */
+export function starters({ conversation, composing }: Desk): Starter[] {
   const { notebook } = conversation;
   const ask = (label: string, prompt = `${label}.`): Starter => ({ label, go: () => composing.send(prompt) });
   const failed = notebook?.lastError?.value ?? null;
   const active = notebook?.activeCell.value ?? null;
+  const isEmpty = notebook?.places?.cells().length === 1 && active?.source.trim() === "";
   const found = [
     failed && ask(trans.__("Explain this error"), trans.__("Explain the newest error and how to fix it.")),
     active?.source.trim() &&
       ask(trans.__("Explain the active cell"), trans.__("Explain the active cell and what it shows.")),
     conversation.place.value.kernel &&
+      !isEmpty &&
       ask(trans.__("Describe the variables"), trans.__("Say what the variables of this notebook hold.")),
     conversation.place.value.path &&
+      !isEmpty &&
       ask(trans.__("Sum up this notebook"), trans.__("Sum up this notebook: what it does, step by step.")),
     ask(trans.__("Draw a first plot"), trans.__("Make a small example of data and draw a plot of it.")),
     ask(trans.__("Say what you can do here")),

@@ -27,17 +27,7 @@ export function Header() {
     <header class="ak-header">
       <div class="ak-header-row">
         <Title />
-        {runs && (
-          <button
-            class="ak-stop"
-            type="button"
-            title={trans.__("Stop (Escape twice)")}
-            onClick={() => void desk.stop()}
-          >
-            <ButtonIcon sign="stop" />
-            {trans.__("Stop")}
-          </button>
-        )}
+        {runs && <Stop />}
         <HeaderMenu />
       </div>
       <div class="ak-header-row ak-places">
@@ -46,6 +36,25 @@ export function Header() {
         <ConversationChips />
       </div>
     </header>
+  );
+}
+
+/** It goes away with the turn, and must not take the focus of a user who has pressed it with it. */
+function Stop() {
+  const desk = useDesk();
+  const button = useRef<HTMLButtonElement>(null);
+  useFocusReturn(button, () => document.querySelector<HTMLElement>(".ak-composer textarea"));
+  return (
+    <button
+      class="ak-stop"
+      type="button"
+      title={trans.__("Stop (Escape twice)")}
+      ref={button}
+      onClick={() => void desk.stop()}
+    >
+      <ButtonIcon sign="stop" />
+      {trans.__("Stop")}
+    </button>
   );
 }
 

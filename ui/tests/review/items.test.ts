@@ -2,6 +2,7 @@ import { signal } from "@preact/signals";
 import { expect, test } from "vitest";
 import type { ChangeKeeper, Standing } from "../../src/notebook/notebook";
 import { itemsOf } from "../../src/review/items";
+import type { Change } from "../../src/turn/cellChanges";
 import type { TurnView } from "../../src/turn/turn";
 import type { Facts } from "../../src/wire/schema";
 import { asks, call, finished, more } from "../turn/events";
@@ -19,10 +20,17 @@ const keeper: ChangeKeeper = {
   apply: () => "",
 };
 
-function shown(turn: TurnView, about: { isLive?: boolean; dismissed?: string[] } = {}) {
-  const { isLive = true, dismissed = [] } = about;
-  const input = { turns: [turn], keeper, cells: CELLS, isLive: () => isLive, dismissed: new Set(dismissed) };
-  return itemsOf(input).map((item) => [item.call, item.do, item.cell, item.side, item.approval ? "proposed" : "made"]);
+interface About {
+  isLive?: boolean;
+  dismissed?: string[];
+  corrections?: Change[];
+}
+
+function shown(turn: TurnView, about: About = {}) {
+  const { isLive = true, dismissed = [], corrections = [] } = about;
+  const given = { turns: [turn], keeper, corrections, cells: CELLS };
+  const input = { ...given, isLive: () => isLive, dismissed: new Set(dismissed) };
+  return itemsOf(input).map((item) => [item.call, item.do, item.cell, item.side, item.change ? "made" : "proposed"]);
 }
 
 const proposal = (name: string, given: Facts): TurnView =>
@@ -70,4 +78,17 @@ test("a change that is replaced later in its turn is not reviewed, nor a deletio
   turn = made(turn, "2", "edit_cell", { cell: "a" });
   turn = made(turn, "3", "delete_cell", { cell: "gone", from: "" });
   expect(shown(turn, { isLive: false })).toEqual([["2", "edit", "a", "input", "made"]]);
+});
+
+test("the newest correction of a cell stands at it while the cell has the source that failed", () => {
+  const texts = { do: "edit", type: "code", before: "1 +", after: "1 + 1", below: "", from: "" } as const;
+  const correction = (call: string, turn: string): Change => ({
+    ...{ ...texts, call, turn, cell: "b", index: 1, notebook: "a.ipynb", kept: null, lost: "" },
+  });
+  const corrections = [correction("first", "t"), correction("fix", "t"), correction("other", "elsewhere")];
+  standings.set("first", "undone").set("fix", "undone").set("other", "accepted");
+  expect(shown(turnOf("t"), { corrections })).toEqual([["fix", "edit", "b", "input", "proposed"]]);
+  standings.set("fix", "accepted").set("first", "accepted");
+  expect(shown(turnOf("t"), { corrections })).toEqual([]);
+  standings.clear();
 });

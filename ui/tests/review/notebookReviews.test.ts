@@ -73,6 +73,7 @@ function review() {
     session: signal(session),
     entries: signal([entry]),
     running: signal([entry]),
+    corrections: { proposed: signal([]) },
     place: signal({ kernel: "k", path: "a.ipynb" }),
   } as unknown as Conversation;
   vi.spyOn(HTMLElement.prototype, "getClientRects").mockReturnValue([{}] as unknown as DOMRectList); // all are in sight

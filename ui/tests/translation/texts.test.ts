@@ -58,6 +58,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
   "view/Composer.tsx": ["Files"],
   "view/Import.tsx": ["string", "number", "boolean"],
   "view/ModelServers.tsx": ["http://localhost:8000/v1"],
+  "view/Header.tsx": [".ak-composer textarea"],
   "view/OutdatedChange.tsx": [
     "The cell has changed since. Read it again, and propose the change for its new text.", // the model reads it
   ],

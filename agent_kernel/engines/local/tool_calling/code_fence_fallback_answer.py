@@ -36,6 +36,7 @@ WORD = re.compile(r"[^\W\d_][\w'-]*")
 WARNING = re.compile(r"(?:line \d+: )?[A-Za-z]\w*Warning: .*")
 FOOTER = re.compile(
     r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]"
+    r"|\[\d+ image\(s\) shown to the person\]"
     rf"|\((?:A draft|Draft)\b.*\)|\(no output\)|{WARNING.pattern}"
 )
 PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)

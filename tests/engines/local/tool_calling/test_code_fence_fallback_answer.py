@@ -136,6 +136,7 @@ def test_the_error_is_found_before_notes_for_people() -> None:
 def test_footers_are_no_rows_and_long_outputs_are_cut() -> None:
     assert rows_of("(4, 2)\n(Draft: fuel is new. It is so in this draft only.)") == []
     assert rows_of("7\n[1 figure(s) shown]") == []
+    assert rows_of("7\n[1 figure(s) shown]\n[1 image(s) shown to the person]") == []
     assert rows_of("(5, 2)\nline 1: Pandas4Warning: The inplace keyword is deprecated.") == []
     assert rows_of("7\nDeprecationWarning: old") == []
     assert rows_of("(no output)\nFiles:\n- squares.csv (text/csv, 19 bytes, id file_1)\n    1\n    4") == []
