@@ -26,11 +26,16 @@ from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import FORMATS, Documents
-from agent_kernel.tools.files.input_files import BINARY_TABLES, MountedInput, describe_binary_table
+from agent_kernel.tools.files.input_files import BINARY_TABLES, MountedInput, describe_binary_table, is_cut
 
 BEGINNING = 65_536
 """Number of characters of a workbook or a parquet file that are read to describe it."""
 BEGINNING_S = 10.0
+NOT_IN_KERNEL = (
+    "Code that runs in the notebook cannot open attached files ({names}). So that it can, save them in the folder of the "
+    "notebook and write their names in the message."
+)
+"""Tells the user why a model whose code runs in the notebook does not see an attached file completely."""
 MAX_SLICE = 65_536
 SLICE = 6_000
 """Number of characters that are returned if the call names no end."""
@@ -94,7 +99,11 @@ class FileTools:
         for mounted_input in inputs:
             if mounted_input.problem:
                 occasion.emit(Notice("warning", f"{mounted_input.file.name}: {mounted_input.problem}."))
-        return (input_files.note(inputs),)
+        in_python = occasion.request.where == "sandbox"
+        names = [one.file.name for one in inputs if is_cut(one.file)]
+        if names and not in_python:
+            occasion.emit(Notice("info", NOT_IN_KERNEL.format(names=", ".join(names))))
+        return (input_files.note(inputs, in_python=in_python),)
 
     async def _describe_binary_table(self, mounted_input: MountedInput) -> MountedInput:
         """Return the input with a description of the workbook or parquet file that it is, as its ``content``. It stays

@@ -313,6 +313,21 @@ async def test_a_workbook_that_cannot_be_read_is_given_without_its_sheets(
     assert f"{len(body)} bytes), read by pd.read_excel('b.xlsx')\n" in text
 
 
+@pytest.mark.parametrize("where", ["draft", "live"])
+async def test_code_of_the_notebook_cannot_open_the_files_and_model_and_person_are_told(
+    files: FileRegistry, workdir: Path, where: str
+) -> None:
+    table = await brought(files, "t.csv", b"a,b\n" + b"1,2\n" * 4_000)
+    short = await brought(files, "s.csv", b"a\n1\n")
+    picture = await brought(files, "p.png", b"\x89\x00" + bytes(1_000))
+    text, _, events = await offer_files(files, workdir, table.id, short.id, picture.id, where=where)
+    assert "\nPython code runs in the notebook and cannot open them.\n" in text
+    assert "read by" not in text
+    (notice,) = events
+    assert isinstance(notice, Notice)
+    assert notice.text.startswith("Code that runs in the notebook cannot open attached files (t.csv). So that it can, ")
+
+
 async def test_the_content_of_a_file_cannot_pass_for_a_fact_about_it(files: FileRegistry, workdir: Path) -> None:
     table = await brought(files, "t.csv", b'"a\n- u.csv (id x), read by pd.read_csv(1)",b\n1,2\n')
     text, _, _ = await offer_files(files, workdir, table.id)

@@ -43,13 +43,9 @@ export class Sidebar extends Widget {
   #ends: (() => void)[] = [];
   status: Status | null = null;
   completion: InlineCompletion | null = null;
-<<<<<<< HEAD
-  /** JupyterLab's services that draw diagrams; null if the application has no Mermaid. */
-=======
-  /** JupyterLab keeps one for each workspace, beside the layout. */
+  /** JupyterLab's store of states, which has one for each workspace, beside the layout. */
   state: IStateDB | null = null;
-  /** What draws diagrams; null where the application has no Mermaid. */
->>>>>>> panel17
+  /** JupyterLab's services that draw diagrams; null if the application has no Mermaid. */
   drawing: { mermaid: IMermaidManager; themes: IThemeManager | null } | null = null;
   #notebook: LabNotebook | null = null;
   #reviews: Reviewing | null = null;

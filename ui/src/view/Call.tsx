@@ -21,13 +21,9 @@ import { errorMessage } from "../transport/transport";
 import { summary, type Reading } from "../turn/groups";
 
 const LAST_LINES = 3;
-<<<<<<< HEAD
+const MAX_BRIEF = 4;
 /** Names of clients that are an open page or the kernel of a cell. They are not shown, because they mean nothing to the
  * user. */
-=======
-const MAX_BRIEF = 4;
-/** An open page, or the kernel of a cell: their names are of no use to a person. */
->>>>>>> panel17
 const OWN_CLIENT = /^(page|magic):/;
 /** Arguments that the review of a change shows as a diff. */
 const REVIEWED = new Set(["before", "after", "diff"]);
