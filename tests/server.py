@@ -108,6 +108,7 @@ class AgentServer:
         script.write_text(json.dumps(list(self.script)))
         if self.lab:
             self._decline_news()
+            self._decline_build()
         self.port = port or free_port()
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -126,6 +127,12 @@ class AgentServer:
         folder = self.directory / "config" / "lab" / "user-settings" / "@jupyterlab" / "apputils-extension"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "notification.jupyterlab-settings").write_text('{"fetchNews": "false", "checkForUpdates": false}')
+
+    def _decline_build(self) -> None:
+        """Turn off the check that looks, with three processes of node, whether JupyterLab has to be built again."""
+        folder = self.directory / "config" / "labconfig"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "page_config.json").write_text('{"buildCheck": false}')
 
     async def stop(self) -> int:
         """Stop the server as a user does. Return its exit code."""
@@ -186,9 +193,13 @@ class AgentServer:
             f"--IdentityProvider.token={self.login}",
             f"--ServerApp.jpserver_extensions={extensions}",
             *(f"--AgentKernel.{name}={value}" for name, value in {**traits, **self.traits}.items()),
-            *([f"--LabApp.extra_labextensions_path={LABEXTENSIONS}"] if self.lab else []),
+            *(self._lab_options() if self.lab else ()),
             *self.options,
         ]
+
+    def _lab_options(self) -> tuple[str, ...]:
+        """No test needs a language server, and to look for those of node takes a second of processor time."""
+        return (f"--LabApp.extra_labextensions_path={LABEXTENSIONS}", "--LanguageServerManager.autodetect=False")
 
     def _environment(self) -> dict[str, str]:
         inherited = {

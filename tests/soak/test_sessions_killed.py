@@ -19,7 +19,7 @@ from tests.soak.conftest import Soak
 
 ROOT = Path(__file__).parents[2]
 WRITERS = 4
-KILLS = 200
+KILLS = 100
 """At least, however little time there is."""
 WRITER = """
 import asyncio, sys

@@ -1,14 +1,15 @@
-/** An element of the page that lasts for one test, with what is rendered into it. Importing this file makes it. */
+/** An element of the page that lasts for one test, with what is rendered into it. */
 import { render } from "preact";
-import { afterEach, beforeEach } from "vitest";
 
 export let place: HTMLElement;
 
-beforeEach(() => {
+/** setup.ts calls it before each test. */
+export function addPlace(): void {
   place = document.body.appendChild(document.createElement("div"));
-});
+}
 
-afterEach(() => {
+/** setup.ts calls it after each test. */
+export function removePlace(): void {
   render(null, place);
   place.remove();
-});
+}
