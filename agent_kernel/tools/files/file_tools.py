@@ -32,8 +32,8 @@ BEGINNING = 65_536
 """Number of characters of a workbook or a parquet file that are read to describe it."""
 BEGINNING_S = 10.0
 NOT_IN_KERNEL = (
-    "Code that runs in the notebook cannot open attached files ({names}). So that it can, save them in the folder of the "
-    "notebook and write their names in the message."
+    "Code that runs in the notebook cannot open attached files ({names}). So that it can, save them in the folder of "
+    "the notebook and write their names in the message."
 )
 """Tells the user why a model whose code runs in the notebook does not see an attached file completely."""
 MAX_SLICE = 65_536
