@@ -47,6 +47,10 @@ EXAMPLES = tuple(
         ),
         (r"\bone-hot\b|\bdummy variables?\b", "X = pd.get_dummies(t[['a', 'b']], columns=['b'], drop_first=True)"),
         (r"\bweekends?\b", "is_weekend = dates.dt.dayofweek >= 5"),
+        (
+            r"\b(?:first|second|third|fourth|[1-4](?:st|nd|rd|th)) quarter\b|\bQ[1-4]\b",
+            "is_third = dates.dt.quarter == 3",
+        ),
     )
 )
 """Words of a question, and an example of the method that they name. ``t`` is a table, ``c`` one of its columns."""

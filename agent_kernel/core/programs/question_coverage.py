@@ -50,6 +50,11 @@ METHODS = tuple(
             r"\b(?:drop|remove|exclude|delete)\b[^.;\n]{0,60}\bmissing\b",
             r"dropna|notna|notnull|isna|isnull|isnan|None|!= ''",
         ),
+        (
+            r"\b(?:first|second|third|fourth|[1-4](?:st|nd|rd|th)) quarter\b|\bQ[1-4]\b",
+            r"\.quarter\b|to_period|Q[1-4]|['\"]Q|-\d\d-|\b(?:1, ?2|4, ?5|7, ?8|10, ?11|1, ?3|4, ?6|7, ?9|10, ?12)\b"
+            r"|>= ?(?:4|7|10)\b|> ?(?:3|6|9)\b|<= ?3\b|< ?4\b",
+        ),
         (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
         (
             r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
@@ -102,8 +107,8 @@ BY_GROUP = re.compile(r"groupby\([^\n]*\.(?:shift|pct_change|diff|transform|appl
 """Matches code that compares neighbouring rows of each group."""
 OF_THESE = re.compile(r"\b(?:of|for|in|among) (?:these|those)\b", re.IGNORECASE)
 """Finds a sentence that asks for something of rows that a condition selects."""
-IDENTIFIER = re.compile(r"(?<![\w.@/-])(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
-"""Matches an identifier of letters and digits: ``s3``, ``W-07``."""
+IDENTIFIER = re.compile(r"(?<![\w.@/-])(?!Q[1-4]\b)(?:[A-Z]{1,3}-?\d{1,6}|[a-z]\d{1,4})(?![\w(/-]|\.\w)")
+"""Matches an identifier of letters and digits: ``s3``, ``W-07``, but not a quarter, ``Q3``."""
 SENTINEL = re.compile(r"(?<![\w.,-])(-9{2,4}|9{3,4})(?![\w-]|[.,]\d)")
 """Matches a number that stands for a missing value."""
 THRESHOLD = re.compile(

@@ -24,6 +24,7 @@ VALUES = pd.DataFrame({"a": [1.0, 2.0, 3.0, None, 2.5, 90.0], "b": [2.0, 1.0, 4.
         ("Which two of the columns have the strongest correlation?", "idxmax()"),
         ("Encode the colour by one-hot columns.", "get_dummies"),
         ("Are weekends warmer?", "dayofweek >= 5"),
+        ("Which shop sold the most in Q2?", "dt.quarter == 3"),
     ],
 )
 def test_a_question_that_names_a_method_gets_an_example(question: str, example: str) -> None:

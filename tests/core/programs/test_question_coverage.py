@@ -20,6 +20,12 @@ def omitted(question: str, code: str) -> list[str]:
     ("sentence", "without", "covered"),
     [
         ("How many trips are on weekends?", "t = t[t['day'] < 5]", "t = t[t['day'] >= 5]"),
+        (
+            "Who paid most in the third quarter?",
+            "q = t[t.day.dt.month >= 3]\nprint(q)",
+            "q = t[t.day.dt.month >= 7]\nprint(q)",
+        ),
+        ("Give the sum of Q3 only.", "q = t[t.day.dt.month >= 3]\nprint(q)", "q = t[t.day.dt.quarter == 3]\nprint(q)"),
         ("What is the median price?", "print(t['price'].mean())", "print(t['price'].median())"),
         ("Treat a missing discount as 0.", "print(t['discount'].sum())", "print(t['discount'].fillna(0).sum())"),
         (
