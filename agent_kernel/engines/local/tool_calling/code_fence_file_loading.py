@@ -101,7 +101,7 @@ def _codes_of_missing(question: str) -> list[str]:
 
 def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the path of each file that the question names, with the expression that reads it. If the question names no
-    file to read and the turn has exactly one table or JSON document, yield that one."""
+    file to read and the turn has exactly one table, JSON document or log, yield that one."""
     given = []
     for line in (line for text in hidden for line in text.splitlines()):
         fact = FACT.match(line) if len(line) <= MAX_FACT else None
@@ -111,7 +111,7 @@ def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
             mention = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
             if mention and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
                 yield path, expression
-            if fact["input"] and expression.startswith(("pd.", "json.")):
+            if fact["input"] and (expression.startswith(("pd.", "json.")) or expression.endswith(LINES)):
                 given.append((path, expression))
     if len(given) == 1 and not FILE_NAME.search(WRITTEN_FILE.sub("", question)):
         yield given[0]

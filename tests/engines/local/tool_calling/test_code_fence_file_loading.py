@@ -66,6 +66,13 @@ def test_a_file_that_was_given_to_the_turn_is_read_too() -> None:
     assert reading_lines("What is in teas.csv?", [given], []) == f"teas = {READS}\n"
 
 
+def test_the_only_log_that_was_given_is_read_and_a_text_is_not() -> None:
+    log = "Files:\n- s.log (id f, text/plain, 9 bytes), read by open('s.log').read().splitlines()"
+    assert reading_lines("Who logs most?", [log], []) == "lines = open('s.log').read().splitlines()\n"
+    text = "Files:\n- s.txt (id f, text/plain, 9 bytes), read by open('s.txt').read()"
+    assert reading_lines("Sum it up.", [text], []) == ""
+
+
 def test_the_only_table_that_was_given_is_read_if_the_question_names_no_file() -> None:
     given = f"Files: The person gave these.\n- teas.csv (id file_1, text/csv, 42 bytes), read by {READS}"
     other = given.replace("teas", "cups")
