@@ -19,7 +19,7 @@ from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.tool_source import ToolSource
 from agent_kernel.tools.code.python import PythonTools
 from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironment
-from agent_kernel.tools.files.file_tools import FileTools
+from agent_kernel.tools.files.file_tools import FileTools, NotebookFileCopies
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
 from agent_kernel.tools.skills.store import SkillStore
 
@@ -59,6 +59,8 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
     settings, sources, shell = parts.settings, list[ToolSource](), parts.has("shell")
     network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     environment = SandboxEnvironment(parts.sandbox, surface=settings.surface == "on", network=network)
+    if parts.files is not None:
+        sources.append(NotebookFileCopies(parts.files))
     if parts.has("python"):
         sources.append(PythonTools(environment, parts.client_calls, settings.run_timeout_s))
     if shell:

@@ -2,7 +2,8 @@
 reach the kernel.
 
 The same copy is used while the kernel is unchanged, so calls see the results of earlier calls and turns. A failed call
-leaves no trace in it. The copy ends when any other code runs in the kernel, or after IDLE_S seconds without a call.
+leaves no trace in it. The copy ends when any other code runs in the kernel, when a turn starts and there is a file that
+is newer than the copy, or after IDLE_S seconds without a call.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from agent_kernel.core.wire.agent_cells import is_agent_code
 from agent_kernel.notebook.display.safe_output import PICTURES, safe_bundle, safe_metadata
 from agent_kernel.notebook.draft import fork_safety
 from agent_kernel.notebook.draft.draft_process import DraftEnded, DraftProcess
+from agent_kernel.notebook.draft.jail import has_newer_files, readable_notebook_paths
+from agent_kernel.notebook.draft.printed_output import PrintedOutput
 from agent_kernel.notebook.kernel.capture import Listener, Show
 from agent_kernel.notebook.kernel.cell_identity import metadata_of_code
 from agent_kernel.notebook.kernel.changed_names import NameChanges
@@ -92,6 +95,7 @@ class Drafts:
         self._lock = threading.Lock()
         self._idle: threading.Timer | None = None
         self._made: set[str] = set()
+        self._readable: frozenset[str] = frozenset()
         self._unfit = ""
         self._proved = False
         self._own_cell = True
@@ -101,7 +105,10 @@ class Drafts:
         atexit.register(self.drop)
 
     def unfit(self) -> str:
-        """Return why this kernel cannot be copied now, as the end of a sentence; "" if a draft could be created."""
+        """Return why this kernel cannot be copied now, as the end of a sentence; "" if a draft could be created. End a
+        copy that cannot read a new file, as ``begin`` does."""
+        if self._misses_files():
+            self.drop()
         if reason := self._unfit or ("" if self._process else fork_safety.unsafe()):
             return reason
         if not self._proved:
@@ -112,9 +119,9 @@ class Drafts:
         return self._unfit
 
     def begin(self) -> None:
-        """Prepare for a turn that starts. If the running cell has code of the user before the turn, end the copy,
-        because that code may have changed variables since."""
-        if not self._own_cell:
+        """Prepare for a turn that starts. End the copy if the running cell has code of the user before the turn, which
+        may have changed variables, or if it cannot read a file because the file is newer than the copy."""
+        if not self._own_cell or self._misses_files():
             self.drop()
 
     @contextlib.contextmanager
@@ -139,7 +146,7 @@ class Drafts:
         of the value of the program's last expression."""
         if refused := self._review.refuse(code):
             return ExecutionOutcome("error", refused, refused, (), False)
-        output = _PrintedOutput(listener)
+        output = PrintedOutput(listener)
         with self._lock, interruptible() as interrupt:
             try:
                 answer = self._ensure_process().run(
@@ -251,11 +258,15 @@ class Drafts:
 
     def _ensure_process(self) -> DraftProcess:
         if self._process is None:
+            self._readable = readable_notebook_paths()
             self._process = DraftProcess.start(self._shell)
             self._proved = True
             self._made.clear()
             self.done.clear()
         return self._process
+
+    def _misses_files(self) -> bool:
+        return self._process is not None and has_newer_files(self._readable)
 
     def _try(self, code: str, timeout_s: float, interrupt: threading.Event, trial: Mapping[str, Any]) -> dict[str, Any]:
         """Run code as a trial (see ``DraftProcess.run``) and ignore its displayed output."""
@@ -298,7 +309,7 @@ class Drafts:
         self._idle.daemon = True
         self._idle.start()
 
-    def _describe_end(self, error: DraftEnded, output: _PrintedOutput, interrupted: bool) -> ExecutionOutcome:
+    def _describe_end(self, error: DraftEnded, output: PrintedOutput, interrupted: bool) -> ExecutionOutcome:
         self._forget_ended()
         if error.hung:
             self._unfit = "a draft of this kernel hung"
@@ -307,7 +318,7 @@ class Drafts:
         reason = f"The code was ended: {error}. {UNDONE}" if error.restored else lost
         return ExecutionOutcome(status, output.text_with(reason), reason, (), interrupted)
 
-    def _record(self, turn: str, code: str, answer: Mapping[str, Any], output: _PrintedOutput) -> ExecutionOutcome:
+    def _record(self, turn: str, code: str, answer: Mapping[str, Any], output: PrintedOutput) -> ExecutionOutcome:
         status = answer.get("status") if answer.get("status") in STATUSES else "error"
         attempted = NameChanges(*(_names(answer.get(kind)) for kind in ("new", "changed", "deleted")))
         changes = attempted if status == "success" else NameChanges()
@@ -339,25 +350,6 @@ class Drafts:
         self._own_cell = is_agent_code(source, metadata)
         if not self._own_cell:
             self.drop()
-
-
-class _PrintedOutput:
-    """Stores the printed output of a call and passes it on. If the draft ends before the call has a result, the model
-    reads this output instead."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._parts: list[str] = []
-        self._size = 0
-
-    def add(self, stream: str, text: str) -> None:
-        if self._size < 4 * RESULT_CHARS:
-            self._parts.append(text)
-            self._size += len(text)
-        self._listener(stream, text)
-
-    def text_with(self, reason: str) -> str:
-        return shorten("".join([*self._parts, "\n" * bool(self._parts), reason]), RESULT_CHARS)
 
 
 def _show_safely(bundle: Mapping[str, Any], show: Show, draft: int) -> None:

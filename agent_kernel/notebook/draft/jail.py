@@ -13,7 +13,7 @@ import resource
 import signal
 import site
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,6 +117,31 @@ def readable_paths() -> list[str]:
     return _view("")[0]
 
 
+def readable_notebook_paths() -> frozenset[str]:
+    """Return the paths in the notebook's directory that a draft of this process may read: the directory itself if all
+    of it is readable, otherwise its largest readable parts."""
+    hidden, home, notebook_dir = _places()
+    if not visible_paths.is_shareable(notebook_dir, hidden, home):
+        return frozenset()
+    return frozenset(entry.path for entry in visible_paths.entries(notebook_dir, hidden))
+
+
+def has_newer_files(readable: Collection[str]) -> bool:
+    """Return whether the notebook's directory has a file that a new draft could read, and a draft that may read the
+    paths ``readable`` in this directory cannot."""
+    return any(
+        path not in readable and not any(str(parent) in readable for parent in Path(path).parents)
+        for path in readable_notebook_paths()
+    )
+
+
+def _places() -> tuple[list[str], str, str]:
+    """Return the hidden paths, the home directory and the notebook's directory."""
+    configured = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
+    hidden = sorted({os.path.realpath(path) for path in (*visible_paths.hidden_by_default(), *SECRETS, *configured)})
+    return hidden, os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
+
+
 def _view(own: str) -> tuple[list[str], list[str]]:
     """Return (paths that may be read, directories that may only be listed).
 
@@ -127,9 +152,7 @@ def _view(own: str) -> tuple[list[str], list[str]]:
 
     ``own`` is the draft's directory if this process has its own mount namespace, else "". Without a mount namespace, a
     directory that contains something hidden cannot be listed."""
-    configured = filter(None, os.environ.get(VARIABLE, "").split(os.pathsep))
-    hidden = sorted({os.path.realpath(path) for path in (*visible_paths.hidden_by_default(), *SECRETS, *configured)})
-    home, notebook_dir = os.path.realpath(os.path.expanduser("~")), os.path.realpath(os.getcwd())
+    hidden, home, notebook_dir = _places()
     modules = [os.path.realpath(path) for path in (*sys.path, *site.getsitepackages()) if path]
     system = [
         os.path.realpath(path) for path in (*visible_paths.existing(visible_paths.SYSTEM), *visible_paths.interpreter())

@@ -26,16 +26,23 @@ from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import FORMATS, Documents
-from agent_kernel.tools.files.input_files import BINARY_TABLES, MountedInput, describe_binary_table, is_cut
+from agent_kernel.tools.files.input_files import (
+    BINARY_TABLES,
+    MountedInput,
+    describe_binary_table,
+    is_cut,
+    is_safe_beside_notebook,
+)
 
 BEGINNING = 65_536
 """Number of characters of a workbook or a parquet file that are read to describe it."""
 BEGINNING_S = 10.0
+WORKDIR, FOLDER = "the work directory of python and shell", "the folder of the notebook, where python runs"
+SAVED = "Saved in the folder of the notebook, where code can read it: {names}."
 NOT_IN_KERNEL = (
-    "Code that runs in the notebook cannot open attached files ({names}). So that it can, save them in the folder of "
-    "the notebook and write their names in the message."
+    "Code that runs in the notebook cannot open attached files of this type or name: {names}. Save them in the folder "
+    "of the notebook, so that it can."
 )
-"""Tells the user why a model whose code runs in the notebook does not see an attached file completely."""
 MAX_SLICE = 65_536
 SLICE = 6_000
 """Number of characters that are returned if the call names no end."""
@@ -54,6 +61,24 @@ PARAMETERS = parameters(
 LISTED = 100
 """Maximum number of files in the list; the newest ones are listed."""
 LIST_PARAMETERS = parameters()
+
+
+class NotebookFileCopies:
+    """Saves the files of a turn in the folder of its notebook, if the turn's code runs there. It offers no tools, and
+    comes before the sources that create a draft, because a draft reads only files that are older than itself."""
+
+    def __init__(self, files: FileRegistry) -> None:
+        self._files = files
+
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
+        """Raises FileNotFound."""
+        request, folder = occasion.request, occasion.notebook_dir
+        if request.inputs and folder is not None and request.where != "sandbox":
+            inputs = await input_files.find_inputs(self._files, occasion.key, request.inputs)
+            copies = await asyncio.to_thread(input_files.mount_inputs, inputs, folder, is_safe_beside_notebook)
+            if saved := [copy.path for copy in copies if copy.is_new]:
+                occasion.emit(Notice("info", SAVED.format(names=", ".join(saved))))
+        return OfferedTools()
 
 
 class FileTools:
@@ -92,18 +117,25 @@ class FileTools:
         return occasion.request.where == "sandbox" or self._shell
 
     async def _notes(self, occasion: ToolSourceContext) -> tuple[Note, ...]:
-        inputs = await input_files.find_inputs(self._files, occasion.key, occasion.request.inputs)
+        """Copy the files of the turn to where its code runs, and describe them to the model. Beside a notebook, that is
+        the folder of the notebook; the user is told which files its code cannot open."""
+        in_sandbox = occasion.request.where == "sandbox"
+        inputs = copies = await input_files.find_inputs(self._files, occasion.key, occasion.request.inputs)
         if self._works_there(occasion):
-            inputs = await asyncio.to_thread(input_files.mount_inputs, inputs, self._sandbox.workdir(occasion.key))
-            inputs = [await self._describe_binary_table(mounted_input) for mounted_input in inputs]
+            workdir = self._sandbox.workdir(occasion.key)
+            copies = await asyncio.to_thread(input_files.mount_inputs, inputs, workdir)
+        if in_sandbox:
+            inputs = copies
+        elif folder := occasion.notebook_dir:
+            inputs = await asyncio.to_thread(input_files.mount_inputs, inputs, folder, is_safe_beside_notebook)
+        inputs = [await self._describe_binary_table(mounted_input) for mounted_input in inputs]
         for mounted_input in inputs:
             if mounted_input.problem:
                 occasion.emit(Notice("warning", f"{mounted_input.file.name}: {mounted_input.problem}."))
-        in_python = occasion.request.where == "sandbox"
-        names = [one.file.name for one in inputs if is_cut(one.file)]
-        if names and not in_python:
-            occasion.emit(Notice("info", NOT_IN_KERNEL.format(names=", ".join(names))))
-        return (input_files.note(inputs, in_python=in_python),)
+        closed = [one.file.name for one in inputs if not (one.path or one.problem) and is_cut(one.file)]
+        if closed and not in_sandbox:
+            occasion.emit(Notice("info", NOT_IN_KERNEL.format(names=", ".join(closed))))
+        return (input_files.note(inputs, WORKDIR if in_sandbox else FOLDER),)
 
     async def _describe_binary_table(self, mounted_input: MountedInput) -> MountedInput:
         """Return the input with a description of the workbook or parquet file that it is, as its ``content``. It stays

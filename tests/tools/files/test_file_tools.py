@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import resource
 import tracemalloc
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import pytest
@@ -22,11 +23,11 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
-from agent_kernel.tools.base.tool_source import ToolSourceContext
+from agent_kernel.tools.base.tool_source import ToolSourceContext, gather_tools
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import Documents
-from agent_kernel.tools.files.file_tools import MAX_SLICE, SLICE, FileTools, ListFiles, ReadFile
+from agent_kernel.tools.files.file_tools import MAX_SLICE, SLICE, FileTools, ListFiles, NotebookFileCopies, ReadFile
 from tests.tools.files import documents
 
 KEY, OTHER = SessionKey("local", "s"), SessionKey("local", "other")
@@ -224,13 +225,15 @@ def test_names_in_the_work_directory_are_safe_and_each_is_there_once(names: list
 
 
 async def offer_files(
-    files: FileRegistry, workdir: Path, *ids: str, **request: Any
+    files: FileRegistry, workdir: Path, *ids: str, folder: Path | None = None, **request: Any
 ) -> tuple[str, list[str], list[EventBody]]:
-    """Return the note, the names of the tools, and the events of a turn with these files."""
+    """Return the note, the names of the tools, and the events of a turn with these files, beside a notebook in
+    ``folder``."""
     events: list[EventBody] = []
     source = FileTools(files, Places(workdir), always=False, shell=False)  # type: ignore[arg-type]  # as far as needed
     asked = TurnRequest("look", inputs=ids, **request)
-    offered = await source.offer(ToolSourceContext(KEY, asked, events.append))
+    occasion = ToolSourceContext(KEY, asked, events.append, folder)
+    offered = await gather_tools([NotebookFileCopies(files), source], occasion)
     return "\n".join(note.text for note in offered.notes), [tool.spec.name for tool in offered.tools], events
 
 
@@ -314,18 +317,52 @@ async def test_a_workbook_that_cannot_be_read_is_given_without_its_sheets(
 
 
 @pytest.mark.parametrize("where", ["draft", "live"])
-async def test_code_of_the_notebook_cannot_open_the_files_and_model_and_person_are_told(
-    files: FileRegistry, workdir: Path, where: str
+async def test_a_file_is_saved_beside_the_notebook_in_which_the_code_runs(
+    files: FileRegistry, workdir: Path, where: Literal["draft", "live"]
 ) -> None:
+    (folder := workdir / "notebooks").mkdir()
+    (folder / "t.csv").write_text("mine")
     table = await brought(files, "t.csv", b"a,b\n" + b"1,2\n" * 4_000)
-    short = await brought(files, "s.csv", b"a\n1\n")
-    picture = await brought(files, "p.png", b"\x89\x00" + bytes(1_000))
-    text, _, events = await offer_files(files, workdir, table.id, short.id, picture.id, where=where)
-    assert "\nPython code runs in the notebook and cannot open them.\n" in text
-    assert "read by" not in text
-    (notice,) = events
+    book = await brought(files, "b.xlsx", documents.xlsx())
+    for number in range(2):
+        text, _, events = await offer_files(files, workdir, table.id, book.id, where=where, folder=folder)
+        assert "They are copies in the folder of the notebook, where python runs, under these names.\n" in text
+        assert "- t-2.csv (id" in text
+        assert "read by pd.read_csv('t-2.csv'), 4000 rows x 2 columns: a int64, b int64\n" in text
+        assert "read by pd.read_excel('b.xlsx'), sheets: Sales\n" in text
+        saved = [Notice("info", "Saved in the folder of the notebook, where code can read it: t-2.csv, b.xlsx.")]
+        assert events == (saved if number == 0 else []), "a second turn finds the copies of the first one"
+    assert {path.name for path in folder.iterdir()} == {"t.csv", "t-2.csv", "b.xlsx"}
+    assert (folder / "t.csv").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pandas.py", "a.agent.json", "jupyter_config.json", "mcp.json", "requirements.txt", "run.sh", "x.ipynb", "p.pdf"],
+)
+async def test_a_file_that_a_program_reads_by_itself_is_not_saved_beside_the_notebook(
+    files: FileRegistry, workdir: Path, name: str
+) -> None:
+    (folder := workdir / "notebooks").mkdir()
+    file = await brought(files, name, b"1" * 10_000)
+    text, _, (notice,) = await offer_files(files, workdir, file.id, where="draft", folder=folder)
+    assert list(folder.iterdir()) == []
     assert isinstance(notice, Notice)
-    assert notice.text.startswith("Code that runs in the notebook cannot open attached files (t.csv). So that it can, ")
+    assert f"cannot open attached files of this type or name: {name}. " in notice.text
+    assert "; python cannot open it)" in text
+
+
+async def test_an_incomplete_copy_is_removed(files: FileRegistry, workdir: Path) -> None:
+    (folder := workdir / "notebooks").mkdir()
+    table = await brought(files, "t.csv", b"a\n" + b"1\n" * 50_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, limits[1]))  # Python ignores SIGXFSZ, so that writing fails
+    try:
+        _, _, (notice,) = await offer_files(files, workdir, table.id, where="draft", folder=folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert notice == Notice("warning", "t.csv: it could not be copied for the code (File too large).")
+    assert list(folder.iterdir()) == []
 
 
 async def test_the_content_of_a_file_cannot_pass_for_a_fact_about_it(files: FileRegistry, workdir: Path) -> None:
