@@ -74,11 +74,10 @@ def file_stamp(root: Path, name: str) -> tuple[int, int] | None:
 def create_file(root: Path, name: str) -> int:
     """Create a file directly below ``root`` and return its descriptor.
 
-    An existing file of that name is removed. The new file belongs to the owner of ``root``. Raises OSError.
+    The new file belongs to the owner of ``root``. Raises FileExistsError if there is an entry of that name, also a link
+    that leads nowhere, and OSError.
     """
     with _open_directory(root) as folder:
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=folder)
         file = os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, MODE, dir_fd=folder)
         owner = os.fstat(folder)
         os.fchmod(file, MODE)

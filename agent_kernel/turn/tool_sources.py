@@ -19,7 +19,9 @@ from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.tool_source import ToolSource
 from agent_kernel.tools.code.python import PythonTools
 from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironment
-from agent_kernel.tools.files.file_tools import FileTools, NotebookFileCopies
+from agent_kernel.tools.files.document_text import Documents
+from agent_kernel.tools.files.file_tools import FileTools
+from agent_kernel.tools.files.input_files import InputFiles
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
 from agent_kernel.tools.skills.store import SkillStore
 
@@ -59,8 +61,9 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
     settings, sources, shell = parts.settings, list[ToolSource](), parts.has("shell")
     network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     environment = SandboxEnvironment(parts.sandbox, surface=settings.surface == "on", network=network)
+    documents = Documents()  # one for both sources, so that a text that one has read is not read again
     if parts.files is not None:
-        sources.append(NotebookFileCopies(parts.files))
+        sources.append(InputFiles(parts.files, parts.sandbox, documents, shell=shell))
     if parts.has("python"):
         sources.append(PythonTools(environment, parts.client_calls, settings.run_timeout_s))
     if shell:
@@ -68,9 +71,8 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
 
         sources.append(ShellTools(environment, settings.shell_timeout_s))
     if parts.files is not None:
-        sources.append(
-            FileTools(parts.files, parts.sandbox, always=parts.has("files"), shell=shell, fetches=environment.fetches)
-        )
+        always, fetches = parts.has("files"), environment.fetches
+        sources.append(FileTools(parts.files, parts.sandbox, documents, always=always, shell=shell, fetches=fetches))
     if parts.has("notebook"):
         sources.append(NotebookTools(parts.client_calls))
     if parts.has("recall") or settings.recall == "on":

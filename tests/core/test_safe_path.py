@@ -11,15 +11,19 @@ from agent_kernel.core import safe_path
 from agent_kernel.core.errors import InvalidRequest
 
 
-def test_a_made_file_replaces_a_link_and_is_not_written_through_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["victim", "nothing"])
+def test_a_file_is_created_neither_through_a_link_nor_in_its_place(tmp_path: Path, target: str) -> None:
     workdir = tmp_path / "work"
     workdir.mkdir()
     (tmp_path / "victim").write_text("safe")
-    (workdir / "data.csv").symlink_to(tmp_path / "victim")
-    with os.fdopen(safe_path.create_file(workdir, "data.csv"), "w") as file:
-        file.write("new")
+    (workdir / "data.csv").symlink_to(tmp_path / target)
+    with pytest.raises(FileExistsError):
+        safe_path.create_file(workdir, "data.csv")
     assert (tmp_path / "victim").read_text() == "safe"
-    assert (workdir / "data.csv").read_text() == "new"
+    assert not (tmp_path / "nothing").exists()
+    with os.fdopen(safe_path.create_file(workdir, "new.csv"), "w") as file:
+        file.write("new")
+    assert (workdir / "new.csv").read_text() == "new"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/../../b", "/a", "a\0"])

@@ -1,4 +1,4 @@
-"""Offers the file tools of a turn, and prepares its input files."""
+"""Offers the file tools of a turn."""
 
 from __future__ import annotations
 
@@ -7,42 +7,22 @@ import codecs
 import io
 import os
 from collections.abc import Mapping
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
-from agent_kernel.core.events import Notice
-from agent_kernel.core.file_facts.text_file import extension_of
 from agent_kernel.core.files import File, clean_name, format_of, is_text, mime_of
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.sandbox import Sandbox
-from agent_kernel.core.turn_request import Note
 from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
-from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import FORMATS, Documents
-from agent_kernel.tools.files.input_files import (
-    BINARY_TABLES,
-    MountedInput,
-    describe_binary_table,
-    is_cut,
-    is_safe_beside_notebook,
-)
 
-BEGINNING = 65_536
-"""Number of characters of a workbook or a parquet file that are read to describe it."""
-BEGINNING_S = 10.0
-WORKDIR, FOLDER = "the work directory of python and shell", "the folder of the notebook, where python runs"
-SAVED = "Saved in the folder of the notebook, where code can read it: {names}."
-NOT_IN_KERNEL = (
-    "Code that runs in the notebook cannot open attached files of this type or name: {names}. Save them in the folder "
-    "of the notebook, so that it can."
-)
 MAX_SLICE = 65_536
 SLICE = 6_000
 """Number of characters that are returned if the call names no end."""
@@ -63,24 +43,6 @@ LISTED = 100
 LIST_PARAMETERS = parameters()
 
 
-class NotebookFileCopies:
-    """Saves the files of a turn in the folder of its notebook, if the turn's code runs there. It offers no tools, and
-    comes before the sources that create a draft, because a draft reads only files that are older than itself."""
-
-    def __init__(self, files: FileRegistry) -> None:
-        self._files = files
-
-    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
-        """Raises FileNotFound."""
-        request, folder = occasion.request, occasion.notebook_dir
-        if request.inputs and folder is not None and request.where != "sandbox":
-            inputs = await input_files.find_inputs(self._files, occasion.key, request.inputs)
-            copies = await asyncio.to_thread(input_files.mount_inputs, inputs, folder, is_safe_beside_notebook)
-            if saved := [copy.path for copy in copies if copy.is_new]:
-                occasion.emit(Notice("info", SAVED.format(names=", ".join(saved))))
-        return OfferedTools()
-
-
 class FileTools:
     """Offers the file tools.
 
@@ -90,68 +52,35 @@ class FileTools:
     """
 
     def __init__(
-        self, files: FileRegistry, sandbox: Sandbox, *, always: bool, shell: bool, fetches: bool = False
+        self,
+        files: FileRegistry,
+        sandbox: Sandbox,
+        documents: Documents,
+        *,
+        always: bool,
+        shell: bool,
+        fetches: bool = False,
     ) -> None:
         self._files = files
         self._sandbox = sandbox
+        self._documents = documents
         self._always = always
         self._shell = shell
         self._fetches = fetches
-        self._documents = Documents()
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         request = occasion.request
-        notes = await self._notes(occasion) if request.inputs else ()
         if not (self._always or request.inputs):
             return OfferedTools()
-        workdir = self._sandbox.workdir(occasion.key) if self._works_there(occasion) else None
+        works_there = request.where == "sandbox" or self._shell
+        workdir = self._sandbox.workdir(occasion.key) if works_there else None
         tools: list[Tool] = [
             ReadFile(self._files, self._documents, workdir, fetches=self._fetches),
             ListFiles(self._files),
         ]
         if self._always and workdir is not None:
             tools.append(SurfaceOutputs(workdir))
-        return OfferedTools(tuple(tool for tool in tools if occasion.wants("files", tool.spec.name)), notes)
-
-    def _works_there(self, occasion: ToolSourceContext) -> bool:
-        return occasion.request.where == "sandbox" or self._shell
-
-    async def _notes(self, occasion: ToolSourceContext) -> tuple[Note, ...]:
-        """Copy the files of the turn to where its code runs, and describe them to the model. Beside a notebook, that is
-        the folder of the notebook; the user is told which files its code cannot open."""
-        in_sandbox = occasion.request.where == "sandbox"
-        inputs = copies = await input_files.find_inputs(self._files, occasion.key, occasion.request.inputs)
-        if self._works_there(occasion):
-            workdir = self._sandbox.workdir(occasion.key)
-            copies = await asyncio.to_thread(input_files.mount_inputs, inputs, workdir)
-        if in_sandbox:
-            inputs = copies
-        elif folder := occasion.notebook_dir:
-            inputs = await asyncio.to_thread(input_files.mount_inputs, inputs, folder, is_safe_beside_notebook)
-        inputs = [await self._describe_binary_table(mounted_input) for mounted_input in inputs]
-        for mounted_input in inputs:
-            if mounted_input.problem:
-                occasion.emit(Notice("warning", f"{mounted_input.file.name}: {mounted_input.problem}."))
-        closed = [one.file.name for one in inputs if not (one.path or one.problem) and is_cut(one.file)]
-        if closed and not in_sandbox:
-            occasion.emit(Notice("info", NOT_IN_KERNEL.format(names=", ".join(closed))))
-        return (input_files.note(inputs, WORKDIR if in_sandbox else FOLDER),)
-
-    async def _describe_binary_table(self, mounted_input: MountedInput) -> MountedInput:
-        """Return the input with a description of the workbook or parquet file that it is, as its ``content``. It stays
-        as it is if the file cannot be read, or if that takes longer than BEGINNING_S."""
-        file, body, format = mounted_input.file, mounted_input.body, extension_of(mounted_input.path)
-        if format not in BINARY_TABLES or body is None:
-            return mounted_input
-        try:
-            async with asyncio.timeout(BEGINNING_S):
-                opened = await asyncio.to_thread(body.open, "rb") if isinstance(body, Path) else nullcontext(body)
-                with opened as source:
-                    text = await self._documents.text(format, source, (format, file.hash), BEGINNING)
-        except (AgentKernelError, OSError, TimeoutError):
-            return mounted_input
-        complete_lines = text if len(text) <= BEGINNING else text[:BEGINNING].rpartition("\n")[0]
-        return replace(mounted_input, content=describe_binary_table(mounted_input.path, complete_lines))
+        return OfferedTools(tuple(tool for tool in tools if occasion.wants("files", tool.spec.name)))
 
 
 # Defines the ``read_file`` tool, which returns a slice of the text of a session file, or of a file in the work

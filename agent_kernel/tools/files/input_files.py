@@ -1,18 +1,20 @@
-"""Copies the input files of a turn into the work directory under safe names, and describes them to the model."""
+"""Copies the input files of a turn to where its code runs, under safe names, and describes them to the model."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent_kernel.core import safe_path
-from agent_kernel.core.errors import FileGone, FileNotProduced
+from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
+from agent_kernel.core.events import Notice
 from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas, workbook_facts
 from agent_kernel.core.file_facts.text_file import (
     TYPED_ROWS,
@@ -24,11 +26,22 @@ from agent_kernel.core.file_facts.text_file import (
     reads_by,
 )
 from agent_kernel.core.files import INPUT_PREVIEW_CHARS, INPUTS_PREVIEW_CHARS, File
+from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import Note
 from agent_kernel.sessions.file_registry import FileRegistry
-from agent_kernel.tools.files.document_text import FORMATS
+from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
+from agent_kernel.tools.files.document_text import FORMATS, Documents
 
+BEGINNING = 65_536
+"""Number of characters of a workbook or a parquet file that are read to describe it."""
+BEGINNING_S = 10.0
+WORKDIR, FOLDER = "the work directory of python and shell", "the folder of the notebook, where python runs"
+SAVED = "Saved in the folder of the notebook, where code can read it: {names}."
+NOT_IN_KERNEL = (
+    "Code that runs in the notebook cannot open attached files of this type or name: {names}. Save them in the folder "
+    "of the notebook, so that it can."
+)
 MAX_NAME = 100
 READ_BY_PROGRAMS = re.compile(r"\.agent\.|jupyter|config|mcp|package|requirements|constraints", re.IGNORECASE)
 """Finds the names of files that programs read by themselves: exported conversations, settings, lists of packages."""
@@ -61,6 +74,64 @@ class MountedInput:
     problem: str = ""
     is_new: bool = False
     content: str = ""
+
+
+class InputFiles:
+    """Copies the files of a turn to where its code runs, and describes them to the model. It offers no tools.
+
+    The code runs in the work directory of the sandbox, or in the folder of the turn's notebook, in which only some
+    files are saved (``is_safe_beside_notebook``). ``shell`` is true if turns have a shell, which uses the work
+    directory wherever their Python code runs. This source comes before those that create a draft of a kernel, because
+    a draft reads only files that are older than itself.
+    """
+
+    def __init__(self, files: FileRegistry, sandbox: Sandbox, documents: Documents, *, shell: bool) -> None:
+        self._files = files
+        self._sandbox = sandbox
+        self._documents = documents
+        self._shell = shell
+
+    async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
+        """Return a note about the files. The user is told which ones were saved beside the notebook, and which ones its
+        code cannot open. Raises FileNotFound."""
+        request, folder = occasion.request, occasion.notebook_dir
+        if not request.inputs:
+            return OfferedTools()
+        in_sandbox = request.where == "sandbox"
+        inputs = copies = await find_inputs(self._files, occasion.key, request.inputs)
+        if in_sandbox or self._shell:
+            copies = await asyncio.to_thread(mount_inputs, inputs, self._sandbox.workdir(occasion.key))
+        if in_sandbox:
+            inputs = copies
+        elif folder is not None:
+            inputs = await asyncio.to_thread(mount_inputs, inputs, folder, is_safe_beside_notebook)
+        inputs = [await self._with_description(one) for one in inputs]
+        for one in inputs:
+            if one.problem:
+                occasion.emit(Notice("warning", f"{one.file.name}: {one.problem}."))
+        if not in_sandbox:
+            saved = [one.path for one in inputs if one.is_new]
+            closed = [one.file.name for one in inputs if not (one.path or one.problem) and is_cut(one.file)]
+            for text, names in ((SAVED, saved), (NOT_IN_KERNEL, closed)):
+                if names:
+                    occasion.emit(Notice("info", text.format(names=", ".join(names))))
+        return OfferedTools(notes=(note(inputs, WORKDIR if in_sandbox else FOLDER),))
+
+    async def _with_description(self, mounted_input: MountedInput) -> MountedInput:
+        """Return the input with a description of the workbook or parquet file that it is, as its ``content``. It stays
+        as it is if the file cannot be read, or if that takes longer than BEGINNING_S."""
+        file, body, format = mounted_input.file, mounted_input.body, extension_of(mounted_input.path)
+        if format not in BINARY_TABLES or body is None:
+            return mounted_input
+        try:
+            async with asyncio.timeout(BEGINNING_S):
+                opened = await asyncio.to_thread(body.open, "rb") if isinstance(body, Path) else nullcontext(body)
+                with opened as source:
+                    text = await self._documents.text(format, source, (format, file.hash), BEGINNING)
+        except (AgentKernelError, OSError, TimeoutError):
+            return mounted_input
+        complete_lines = text if len(text) <= BEGINNING else text[:BEGINNING].rpartition("\n")[0]
+        return replace(mounted_input, content=_describe_binary_table(mounted_input.path, complete_lines))
 
 
 async def find_inputs(files: FileRegistry, key: SessionKey, ids: Sequence[str]) -> list[MountedInput]:
@@ -138,7 +209,10 @@ def _mount(mounted_input: MountedInput, name: str, workdir: Path) -> MountedInpu
         for free in _free_names(name):
             same = _has_same_content(workdir, free, mounted_input.file)
             if same is None:
-                _copy(mounted_input, workdir, free)
+                try:
+                    _copy(mounted_input, workdir, free)
+                except FileExistsError:  # another program has just created it
+                    continue
             if same is not False:
                 content = _describe_content(mounted_input, free)
                 return replace(mounted_input, path=free, is_new=same is None, content=content)
@@ -166,9 +240,11 @@ def _has_same_content(workdir: Path, name: str, file: File) -> bool | None:
 
 
 def _copy(mounted_input: MountedInput, workdir: Path, name: str) -> None:
-    """Copy the file. Raises OSError; the incomplete copy is then removed."""
+    """Create the file ``name`` with the bytes of the input. Raises FileExistsError if the name is taken, and OSError;
+    an incomplete copy is removed."""
+    target = os.fdopen(safe_path.create_file(workdir, name), "wb")
     try:
-        with os.fdopen(safe_path.create_file(workdir, name), "wb") as target:
+        with target:
             if isinstance(mounted_input.body, bytes):
                 target.write(mounted_input.body)
             elif mounted_input.body is not None:
@@ -211,7 +287,7 @@ def is_cut(file: File) -> bool:
     return not file.is_text or len(file.preview.encode()) < file.size or len(file.preview) > INPUT_PREVIEW_CHARS
 
 
-def describe_binary_table(name: str, text: str) -> str:
+def _describe_binary_table(name: str, text: str) -> str:
     """Return how code reads a workbook or a parquet file that has the name ``name`` in the work directory, and its
     sheets and first rows or its columns. ``text`` is the beginning of the text that ``Documents`` returns for it."""
     if extension_of(name) == "parquet":

@@ -27,7 +27,8 @@ from agent_kernel.tools.base.tool_source import ToolSourceContext, gather_tools
 from agent_kernel.tools.code.surface_outputs import SurfaceOutputs
 from agent_kernel.tools.files import input_files
 from agent_kernel.tools.files.document_text import Documents
-from agent_kernel.tools.files.file_tools import MAX_SLICE, SLICE, FileTools, ListFiles, NotebookFileCopies, ReadFile
+from agent_kernel.tools.files.file_tools import MAX_SLICE, SLICE, FileTools, ListFiles, ReadFile
+from agent_kernel.tools.files.input_files import InputFiles
 from tests.tools.files import documents
 
 KEY, OTHER = SessionKey("local", "s"), SessionKey("local", "other")
@@ -230,10 +231,12 @@ async def offer_files(
     """Return the note, the names of the tools, and the events of a turn with these files, beside a notebook in
     ``folder``."""
     events: list[EventBody] = []
-    source = FileTools(files, Places(workdir), always=False, shell=False)  # type: ignore[arg-type]  # as far as needed
+    places: Any = Places(workdir)
+    reader = Documents()
+    tools = FileTools(files, places, reader, always=False, shell=False)
     asked = TurnRequest("look", inputs=ids, **request)
     occasion = ToolSourceContext(KEY, asked, events.append, folder)
-    offered = await gather_tools([NotebookFileCopies(files), source], occasion)
+    offered = await gather_tools([InputFiles(files, places, reader, shell=False), tools], occasion)
     return "\n".join(note.text for note in offered.notes), [tool.spec.name for tool in offered.tools], events
 
 
@@ -454,7 +457,8 @@ async def test_a_request_narrows_the_tools_and_a_server_may_have_them_always(
     assert tools == ["read_file"]
     _, tools, _ = await offer_files(files, workdir)
     assert tools == []
-    source = FileTools(files, Places(workdir), always=True, shell=False)  # type: ignore[arg-type]  # as far as needed
+    places: Any = Places(workdir)
+    source = FileTools(files, places, Documents(), always=True, shell=False)
     offered = await source.offer(ToolSourceContext(KEY, TurnRequest("look"), lambda body: None))
     assert [tool.spec.name for tool in offered.tools] == ["read_file", "list_files", "surface_outputs"]
     live = await source.offer(ToolSourceContext(KEY, TurnRequest("look", where="live"), lambda body: None))
