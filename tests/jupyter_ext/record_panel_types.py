@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from agent_kernel.core.events import EVENT_TYPES
 from jupyter_ext.api.native import socket
-from jupyter_ext.api.openapi.json_schemas import SentSchema
+from jupyter_ext.api.openapi.json_schemas import ResponseSchemaGenerator
 from jupyter_ext.api.schemas import errors, events, server, sessions, turns
 from tests.server import ROOT
 
@@ -46,7 +46,9 @@ def panel_types() -> str:
     wanted += [(kind, "validation", TypeAdapter(kind)) for kind in SENT]
     for _, _, adapter in wanted:
         adapter.rebuild()
-    definitions = TypeAdapter.json_schemas(wanted, ref_template="{model}", schema_generator=SentSchema)[1]["$defs"]
+    definitions = TypeAdapter.json_schemas(wanted, ref_template="{model}", schema_generator=ResponseSchemaGenerator)[1][
+        "$defs"
+    ]
     return "\n".join([HEAD, *(_declaration(name, schema) for name, schema in sorted(definitions.items()))])
 
 

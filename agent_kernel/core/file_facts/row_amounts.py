@@ -2,8 +2,8 @@
 the amounts.
 
 A small model that is asked for the revenue otherwise sums the prices. The code-fence protocol for small models puts the
-line into code that lacks it. Standard library only, without imports from this
-package: the server sends the source of this file into kernels that do not have it.
+line into code that lacks it. Standard library only, without imports from this package: the server sends the source of
+this file into kernels that do not have it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+# Names of columns in lower case, with one space between their words.
 QUANTITY = re.compile(
     r"(?:order(?:ed)? )?(?:quantity|qty|units|pieces|menge|anzahl|stückzahl|quantité|cantidad)(?: (?:sold|ordered))?"
 )
@@ -26,10 +27,10 @@ CAMEL = re.compile(r"(?<=[a-zà-ÿ])(?=[A-Z])")
 
 
 def describe_amount(table: str, labels: Iterable[object]) -> str:
-    """Describe how code computes the amounts of the rows of ``table``; an empty string if the table
-    has not exactly one column of quantities and one of prices, or if a column may have the amounts. ``labels`` are the
-    columns with numbers."""
-    words = {label: _words(label) for label in labels if isinstance(label, str)}
+    """Return a text that says how code computes the amounts of the rows of ``table``. Return an empty string if the
+    table has not exactly one column of quantities and one of prices, or if a column may have the amounts. ``labels``
+    are the columns with numbers."""
+    words = {label: _words_of_label(label) for label in labels if isinstance(label, str)}
     quantities = [label for label, text in words.items() if QUANTITY.fullmatch(text)]
     prices = [label for label, text in words.items() if PRICE.fullmatch(text)]
     amounts = [label for label, text in words.items() if label not in prices and AMOUNT.search(text)]
@@ -39,6 +40,6 @@ def describe_amount(table: str, labels: Iterable[object]) -> str:
     return f"{table} has no column of amounts (revenue, sales, spending). Compute it first: {line}"
 
 
-def _words(label: str) -> str:
+def _words_of_label(label: str) -> str:
     """Return the words of a label in lower case: ``UnitPrice`` and ``unit_price`` are ``unit price``."""
     return " ".join(re.findall(r"[^\W\d_]+", CAMEL.sub(" ", label).lower()))

@@ -11,6 +11,8 @@ import re
 
 MAX_QUESTION = 4_000
 MAX_EXAMPLES = 4
+QUARTER = r"\b(?:first|second|third|fourth|[1-4](?:st|nd|rd|th)) quarter\b|\bQ[1-4]\b"
+"""Matches a quarter of the year in a question."""
 EXAMPLES = tuple(
     (re.compile(words, re.IGNORECASE), code)
     for words, code in (
@@ -47,10 +49,7 @@ EXAMPLES = tuple(
         ),
         (r"\bone-hot\b|\bdummy variables?\b", "X = pd.get_dummies(t[['a', 'b']], columns=['b'], drop_first=True)"),
         (r"\bweekends?\b", "is_weekend = dates.dt.dayofweek >= 5"),
-        (
-            r"\b(?:first|second|third|fourth|[1-4](?:st|nd|rd|th)) quarter\b|\bQ[1-4]\b",
-            "is_third = dates.dt.quarter == 3",
-        ),
+        (QUARTER, "is_third = dates.dt.quarter == 3"),
     )
 )
 """Words of a question, and an example of the method that they name. ``t`` is a table, ``c`` one of its columns."""

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from agent_kernel.core.programs.answer_form import SLOT, slots_of
+from agent_kernel.core.programs.method_examples import QUARTER
 from agent_kernel.core.programs.program_edits import ParsedProgram, is_condition, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
 
@@ -51,7 +52,7 @@ METHODS = tuple(
             r"dropna|notna|notnull|isna|isnull|isnan|None|!= ''",
         ),
         (
-            r"\b(?:first|second|third|fourth|[1-4](?:st|nd|rd|th)) quarter\b|\bQ[1-4]\b",
+            QUARTER,
             r"\.quarter\b|to_period|Q[1-4]|['\"]Q|-\d\d-|\b(?:1, ?2|4, ?5|7, ?8|10, ?11|1, ?3|4, ?6|7, ?9|10, ?12)\b"
             r"|>= ?(?:4|7|10)\b|> ?(?:3|6|9)\b|<= ?3\b|< ?4\b",
         ),

@@ -30,7 +30,7 @@ after their module, which may move."""
 Mode = Literal["validation", "serialization"]
 
 
-class SentSchema(GenerateJsonSchema):
+class ResponseSchemaGenerator(GenerateJsonSchema):
     """Generates schemas in which every field of a dataclass of a response is required."""
 
     def field_is_required(self, field: Any, total: bool) -> bool:
@@ -60,7 +60,7 @@ class Schemas:
 
     def close(self) -> None:
         schemas, shared = TypeAdapter.json_schemas(
-            list(self._wanted.values()), ref_template=REFS, schema_generator=SentSchema
+            list(self._wanted.values()), ref_template=REFS, schema_generator=ResponseSchemaGenerator
         )
         definitions = shared.get("$defs", {})
         names = _short_names(definitions)

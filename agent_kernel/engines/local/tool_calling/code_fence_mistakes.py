@@ -51,11 +51,13 @@ AMOUNTS = re.compile(
     r"(?P=frame)\['(?P<quantity>[^'\\\n]+)'\] \* (?P=frame)\['(?P<price>[^'\\\n]+)'\])$",
     re.MULTILINE,
 )
-"""Matches the line which states how code computes the amounts of the rows of a table (see ``row_amounts``)."""
+"""Matches the line which states how code computes the amounts of the rows of a table. Like CONVERSION, it matches only
+what ``describe_amount`` makes."""
 ASKS_FOR_AMOUNTS = re.compile(
     r"\b(?:revenue|turnover|spen[dt]|spending|total sales|sales (?:volume|value|figures)|umsatz\w*|umsätze\w*)\b",
     re.IGNORECASE,
 )
+"""Finds words in a question that ask for amounts of money."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime|timedelta)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
@@ -125,16 +127,16 @@ def surplus_rows(output: str, question: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingConversion:
-    """A line of code that converts a column of text and that a program lacks. ``line`` includes its line break.
-    ``is_named`` means that the program already uses the variable that the line sets, so that adding the line completes
-    the program."""
+class MissingLine:
+    """A line of code that converts a column of text, or computes amounts, and that a program lacks. ``line`` includes
+    its line break. ``is_named`` means that the program already uses the variable or the column that the line sets, so
+    that adding the line completes the program."""
 
     line: str
     is_named: bool
 
 
-def find_missing_amounts(code: str, hidden: Sequence[str], question: str) -> MissingConversion | None:
+def find_missing_amounts(code: str, hidden: Sequence[str], question: str) -> MissingLine | None:
     """Return the line that computes the amounts of the rows of a table, if the question asks for amounts and ``code``
     uses the table without its quantities or prices; otherwise None. ``hidden`` has the texts of the hidden context."""
     if not ASKS_FOR_AMOUNTS.search(question):
@@ -142,13 +144,11 @@ def find_missing_amounts(code: str, hidden: Sequence[str], question: str) -> Mis
     names = names_in(code)
     for fact in (match for text in hidden for match in AMOUNTS.finditer(text)):
         if fact["frame"] in names and not (fact["quantity"] in code and fact["price"] in code):
-            return MissingConversion(
-                f"{fact['line']}\n", is_named=re.search(r"(['\"])amount\1|\.amount\b", code) is not None
-            )
+            return MissingLine(f"{fact['line']}\n", is_named=re.search(r"(['\"])amount\1|\.amount\b", code) is not None)
     return None
 
 
-def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversion | None:
+def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingLine | None:
     """Return the missing conversion of the first column with which ``code`` computes or compares although the column is
     text; None if no conversion is missing. ``hidden`` has the texts of the hidden context."""
     names = names_in(code)
@@ -158,14 +158,14 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingConversi
         described = re.compile(rf"^(?:[\w ]+: )?{frame}: \w*DataFrame\b", re.MULTILINE)
         exists = frame in names or any(map(described.search, hidden))
         if name in names and exists and not re.search(rf"\b{name} *=(?!=)", code):
-            return MissingConversion(line, is_named=True)
+            return MissingLine(line, is_named=True)
         # A model may also mistake the converted variable for a column of the table: packs['weight_number'].
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
         lines = [text for text in code.splitlines() if frame in names and uses_column.search(text)]
         uses = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
         converts = all(any(map(cure.search, lines)) for cure in CURES[fact["problem"]])
         if any(map(uses.search, lines)) and not converts and line not in code:
-            return MissingConversion(line, is_named=False)
+            return MissingLine(line, is_named=False)
     return None
 
 

@@ -10,7 +10,7 @@ import pytest
 from agent_kernel.core.file_facts.row_amounts import describe_amount
 from agent_kernel.core.file_facts.text_columns import describe_conversion
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
-    MissingConversion,
+    MissingLine,
     find_missing_amounts,
     find_missing_conversion,
     surplus_rows,
@@ -261,9 +261,9 @@ LINE = "o['amount'] = o['qty'] * o['unit_price']\n"
 )
 def test_a_program_that_sums_prices_lacks_the_amounts(question: str) -> None:
     missing = find_missing_amounts("print(o.groupby('city')['unit_price'].sum())", [AMOUNTS], question)
-    assert missing == MissingConversion(LINE, is_named=False)
+    assert missing == MissingLine(LINE, is_named=False)
     missing = find_missing_amounts("print(o.groupby('city')['amount'].sum())", [AMOUNTS], question)
-    assert missing == MissingConversion(LINE, is_named=True)
+    assert missing == MissingLine(LINE, is_named=True)
 
 
 @pytest.mark.parametrize(
