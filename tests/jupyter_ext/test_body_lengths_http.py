@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 
 import pytest
 
+from jupyter_ext.api.http.body_buffer import DROPPED
+from jupyter_ext.api.http.handler import AgentHandler
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.server import TOKEN, AgentServer
 
@@ -43,16 +44,21 @@ async def test_an_upload_without_a_length_is_refused_when_it_is_far_too_long(age
     head = ["POST /agent/v1/files HTTP/1.1", "Host: 127.0.0.1", f"Authorization: token {TOKEN}"]
     head += ["Transfer-Encoding: chunked", "Content-Type: multipart/form-data; boundary=b", "", ""]
     writer.write("\r\n".join(head).encode())
-    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
     answer = asyncio.create_task(reader.readline())
+
+    async def send(piece: bytes) -> None:
+        writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
+        await writer.drain()
+
     try:
         async with asyncio.timeout(60):
-            piece = part
-            with contextlib.suppress(ConnectionError):
-                for _ in range(400):
-                    writer.write(f"{len(piece):x}\r\n".encode() + piece + b"\r\n")
-                    await writer.drain()
-                    piece = bytes(1 << 20)
+            await send(b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n')
+            for _ in range((DROPPED + AgentHandler.max_body) >> 20):
+                await send(bytes(1 << 20))
+            # A server that closes while bytes are on their way resets the connection, and the answer may be lost. So
+            # the last bytes are sent in pieces that it reads at once.
+            while not (await asyncio.wait({answer}, timeout=0.005))[0]:
+                await send(bytes(4 << 10))
             assert b" 413 " in await answer
     finally:
         writer.close()
