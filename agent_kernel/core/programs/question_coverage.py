@@ -130,6 +130,9 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     values, and by a sentence for each pair of demanded values that the program computes in the same way. Return an
     empty list if the program cannot be parsed. ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
+    for node in tree:
+        if isinstance(node, ast.Assign) and _is_copied(node.value, code, facts):
+            node.value = ast.Constant(None)
     try:
         # Comments are removed, because a model may write a condition as a comment and still not apply it.
         program = ParsedProgram(ast.unparse(tree[0]) if tree else "")
@@ -148,6 +151,13 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     limits = [f"{label!r} has only these values: {values[label]}"[:MAX_SENTENCE] for label in wrong]
     limits += _equal_values(program, slots_of(question))
     return sorted(dict.fromkeys(found), key=sentences.index) + limits
+
+
+def _is_copied(value: ast.expr, code: str, facts: Sequence[str]) -> bool:
+    """Return whether the expression reads a log or a JSON document exactly as the facts say. It then names all columns
+    of the file, which is no use of a column."""
+    source = ast.get_source_segment(code, value) or ""
+    return not source.startswith("pd.read_") and "open(" in source and any(source in text for text in facts)
 
 
 def _sentences(question: str) -> Iterator[str]:
@@ -179,9 +189,11 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     yield any(re.search(rf"\['{re.escape(word)}'\]\.(?:max|min)\(\)", program.code, re.I) for word in places)
     compares = bool(NEIGHBOURS.search(program.code)) and not BY_GROUP.search(program.code)
     yield bool(OF_THE_SAME.search(sentence)) and compares
-    named_values = ((label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE)
+    named_values = [(label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE]
+    named_values = [(label, one) for label, one in named_values if _names_value(sentence, one)]
     # A program that uses the column may select the value in another way, for example by a loop over its values.
-    yield any(_names_value(sentence, one) and not _uses(program.code, label) for label, one in named_values)
+    yield any(not _uses(program.code, label) for label, _ in named_values)
+    yield any(_only_finds_the_most_frequent(program.code, label, one) for label, one in named_values)
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     yield not all(_has_number(program, number) for number in numbers)
     # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
@@ -246,7 +258,18 @@ def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _names_value(sentence: str, value: str) -> bool:
-    return bool(re.search(rf"(?<![\w'./-]){re.escape(value)}(?![\w'/-]|\.\w)", sentence, re.IGNORECASE))
+    """Return whether the sentence has the value as a word, also in another form: "errors" for ERROR, "viewed" for
+    view."""
+    ending = "(?:e?s|e?d|ings?)?" if value.isalpha() else ""
+    return bool(re.search(rf"(?<![\w'./-]){re.escape(value)}{ending}(?![\w'/-]|\.\w)", sentence, re.IGNORECASE))
+
+
+def _only_finds_the_most_frequent(code: str, label: str, value: str) -> bool:
+    """Return whether the program finds the most frequent value of the column ``label`` and does not select ``value``. A
+    question that names the value does not ask for the most frequent one."""
+    column = re.escape(repr(label))
+    finds = re.search(rf"\[{column}\]\.(?:value_counts\(\)\.(?:idxmax|max|nlargest|head|index)\b|mode\()", code)
+    return bool(finds) and value.casefold() not in code.casefold()
 
 
 def _column_without(node: ast.AST, values: Mapping[str, str]) -> str:

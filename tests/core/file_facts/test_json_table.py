@@ -1,0 +1,86 @@
+"""A JSON document that holds the rows of a table is read as a data frame."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent_kernel.core.file_facts.json_table import json_table
+
+
+def _read(document: Any) -> pd.DataFrame:
+    """Read the document as the code does that the description gives."""
+    table = json_table(document)
+    assert table is not None
+    code = f"{table.before}json.loads(text){table.after}"
+    frame = eval(code, {"pd": pd, "json": json, "text": json.dumps(document)})
+    assert isinstance(frame, pd.DataFrame)
+    assert sorted(frame.columns) == sorted(table.cells)
+    return frame
+
+
+def test_a_list_of_objects_has_one_row_for_each() -> None:
+    frame = _read([{"name": "Kim", "joined": "2024-05-01"}, {"name": "Lee", "joined": "2023-01-15", "left": True}])
+    assert frame["name"].tolist() == ["Kim", "Lee"]
+    assert frame["joined"].dt.year.tolist() == [2024, 2023]
+    assert frame["left"].isna().tolist() == [True, False]
+
+
+def test_the_keys_of_an_object_in_a_row_are_columns_with_a_dot() -> None:
+    frame = _read([{"id": at, "customer": {"name": name}} for at, name in enumerate(["Ada", "Bob"])])
+    assert frame["customer.name"].tolist() == ["Ada", "Bob"]
+
+
+def test_the_values_beside_the_list_of_rows_are_columns_too() -> None:
+    frame = _read({"unit": "kWh", "meters": [{"id": "m1", "value": 3}, {"id": "m2", "value": 5}]})
+    assert frame["unit"].tolist() == ["kWh", "kWh"]
+    assert frame["value"].sum() == 8
+
+
+def test_the_keys_of_an_object_of_similar_objects_are_a_column() -> None:
+    frame = _read({city: {"area": area, "river": None} for city, area in (("Bonn", 141), ("Cork", 187), ("Graz", 127))})
+    assert frame.loc[frame["area"].idxmax(), "name"] == "Cork"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"host": "alpha", "port": 8417},
+        {"a": {"x": 1}, "b": {"y": 2}, "c": {"z": 3}},
+        [{"name": "Harbour", "vans": [{"km": 1}]}, {"name": "West", "vans": []}],
+        {"id": 1, "rows": [{"id": 2, "v": 1}, {"id": 3, "v": 1}]},
+        {"first": [{"a": 1, "b": 2}] * 2, "second": [{"a": 1, "b": 2}] * 2},
+        [1, 2, 3],
+        [{"only": 1}],
+        [],
+        {},
+        None,
+    ],
+)
+def test_other_documents_are_no_tables(document: Any) -> None:
+    assert json_table(document) is None
+
+
+def test_a_column_of_lists_is_named_as_such() -> None:
+    table = json_table([{"team": "A", "scores": [1, 2]}, {"team": "B", "scores": []}])
+    assert table is not None
+    assert table.kinds == {"team": "str", "scores": "list"}
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(0, 1) | st.sampled_from(["a", "2024-05-01", "", "x.y"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(VALUES)
+def test_the_code_for_any_document_runs_and_has_the_columns_that_are_described(document: Any) -> None:
+    if json_table(document) is not None:
+        _read(document)
