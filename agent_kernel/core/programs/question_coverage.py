@@ -190,7 +190,7 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     compares = bool(NEIGHBOURS.search(program.code)) and not BY_GROUP.search(program.code)
     yield bool(OF_THE_SAME.search(sentence)) and compares
     named_values = [(label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE]
-    named_values = [(label, one) for label, one in named_values if _names_value(sentence, one)]
+    named_values = [(label, one) for label, one in named_values if _word_for(sentence, one)]
     # A program that uses the column may select the value in another way, for example by a loop over its values.
     yield any(not _uses(program.code, label) for label, _ in named_values)
     yield any(_only_finds_the_most_frequent(program.code, label, one) for label, one in named_values)
@@ -257,11 +257,25 @@ def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield match["label"], " ".join(match["values"].split())
 
 
-def _names_value(sentence: str, value: str) -> bool:
-    """Return whether the sentence has the value as a word, also in another form: "errors" for ERROR, "viewed" for
-    view."""
+def describe_named_values(question: str, table: str, facts: Sequence[str]) -> str:
+    """Return a comment for each value of a column that the question names in another form, which says how code selects
+    its rows: ``# errors: app['level'] == 'ERROR'``. ``table`` is the variable with the table."""
+    labels = _labels(facts)
+    found = (
+        (word, label, value)
+        for label, text in _values(facts)
+        for value in text.split(", ")
+        if label in labels and len(value) >= MIN_VALUE and (word := _word_for(question[:MAX_QUESTION], value))
+    )
+    return "".join(f"# {word}: {table}[{label!r}] == {value!r}\n" for word, label, value in found if word != value)
+
+
+def _word_for(text: str, value: str) -> str:
+    """Return the word of the text that is the value, also in another form: "errors" for ERROR, "viewed" for view.
+    Return an empty string if there is none."""
     ending = "(?:e?s|e?d|ings?)?" if value.isalpha() else ""
-    return bool(re.search(rf"(?<![\w'./-]){re.escape(value)}{ending}(?![\w'/-]|\.\w)", sentence, re.IGNORECASE))
+    match = re.search(rf"(?<![\w'./-]){re.escape(value)}{ending}(?![\w'/-]|\.\w)", text, re.IGNORECASE)
+    return match[0] if match else ""
 
 
 def _only_finds_the_most_frequent(code: str, label: str, value: str) -> bool:
