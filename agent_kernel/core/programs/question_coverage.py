@@ -8,6 +8,7 @@ names something explicitly and the program contains none of the usual ways to co
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -257,17 +258,16 @@ def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield match["label"], " ".join(match["values"].split())
 
 
-def describe_named_values(question: str, table: str, facts: Sequence[str]) -> str:
-    """Return a comment for each value of a column that the question names in another form, which says how code selects
-    its rows: ``# errors: app['level'] == 'ERROR'``. ``table`` is the variable with the table."""
-    labels = _labels(facts)
-    found = (
-        (word, label, value)
-        for label, text in _values(facts)
-        for value in text.split(", ")
-        if label in labels and len(value) >= MIN_VALUE and (word := _word_for(question[:MAX_QUESTION], value))
-    )
-    return "".join(f"# {word}: {table}[{label!r}] == {value!r}\n" for word, label, value in found if word != value)
+def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
+    """Return a statement for each value of a column that the question names in another form, which selects its rows:
+    ``errors = app[app['level'] == 'ERROR']``. ``table`` is the variable with the table."""
+    labels, lines = _labels(facts), {}
+    for label, value in ((label, value) for label, text in _values(facts) for value in text.split(", ")):
+        word = _word_for(question[:MAX_QUESTION], value) if label in labels and len(value) >= MIN_VALUE else ""
+        name = word.lower()
+        if word not in ("", value) and name.isidentifier() and not keyword.iskeyword(name) and name != table:
+            lines[name] = f"{name} = {table}[{table}[{label!r}] == {value!r}]\n"
+    return "".join(lines.values())
 
 
 def _word_for(text: str, value: str) -> str:

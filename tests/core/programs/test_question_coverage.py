@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.programs.question_coverage import describe_named_values, uncovered_sentences
+from agent_kernel.core.programs.question_coverage import select_named_values, uncovered_sentences
 
 FACTS = [
     "Files: sales.csv: CSV read by pd.read_csv('sales.csv'), 240 rows x 4 columns: unit_price float64, price float64,"
@@ -163,15 +163,15 @@ def test_another_form_of_a_value_names_it_too_and_the_code_that_reads_the_file_d
 
 
 @pytest.mark.parametrize(
-    ("question", "comments"),
+    ("question", "code"),
     [
-        ("Which part has the most errors?", "# errors: app['level'] == 'ERROR'\n"),
+        ("Which part has the most errors?", "errors = app[app['level'] == 'ERROR']\n"),
         ("How many with level ERROR?", ""),
         ("Is terror a level?", ""),
     ],
 )
-def test_a_value_that_is_named_in_another_form_is_told(question: str, comments: str) -> None:
-    assert describe_named_values(question, "app", LEVELS) == comments
+def test_the_rows_of_a_value_that_is_named_in_another_form_are_selected(question: str, code: str) -> None:
+    assert select_named_values(question, "app", LEVELS) == code
 
 
 @pytest.mark.parametrize("value", ["Renewable", "Solar", "Nuclear Energy, Renewables"])
