@@ -289,6 +289,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/evaluation/figure_data.py": {"matplotlib"},
     # A program of its own, in which the SDK is all that runs.
     "agent_kernel/evaluation/shop_server.py": {"mcp"},
+    "agent_kernel/cli/base/jupyter_configuration.py": {"jupyter_core"},
     "agent_kernel/cli/base/output.py": {"rich"},
     "agent_kernel/cli/completion.py": {"agent_kernel", "shtab"},
     "agent_kernel/cli/docs.py": {"rich"},
