@@ -87,7 +87,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "engines.openai_api": ("core core.wire", ""),
-    "evaluation": ("core engines.local.tool_calling notebook.draft", "filelock"),
+    "evaluation": ("core engines.local.tool_calling notebook.draft", ""),
     "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
     "notebook.draft": (
