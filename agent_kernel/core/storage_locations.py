@@ -30,7 +30,7 @@ SIDECAR, SIDECAR_BAK, SIDECAR_CONFLICT = ".agent.json", ".agent.json.bak", ".age
 MAX_NAME_BYTES = 255
 SIDECAR_BACKUPS = "sidecar_backups"
 """Name of the directory below the data directory that holds the previous version of each sidecar."""
-LOCK = "lock"
+LOCK = "run.lock"
 YOUNG_S = 60.0
 """Age in seconds below which a temporary directory is left alone, because its process may not hold the lock yet."""
 
