@@ -291,7 +291,7 @@ def _build_notebooks(
     contents: Any = server.contents_manager
     local = isinstance(contents, FileContentsManager)
     root = str(contents.root_dir) if local else type(contents).__name__
-    notebooks = Notebooks(runtime.store, server.session_manager, root)
+    notebooks = Notebooks(runtime.store, server.session_manager, root, titled=runtime.settings.titles != "off")
     runtime.root = notebooks.root
     sidecars = Sidecars(runtime.store, notebooks, runtime.settings, contents.is_hidden, local=local)
     sidecar_imports = SidecarImport(runtime.store, notebooks, sidecars)

@@ -87,7 +87,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "",
     ),
     "engines.openai_api": ("core core.wire", ""),
-    "evaluation": ("core engines.local.tool_calling notebook.draft", "filelock"),
+    "evaluation": ("core engines.local.tool_calling notebook.draft", ""),
     "notebook": ("core core.wire", ""),
     "notebook.display": ("core notebook notebook.kernel", ""),
     "notebook.draft": (
@@ -118,7 +118,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "core core.seams core.wire sandbox.host sessions sessions.export.formats sessions.redaction sessions.store",
         "",
     ),
-    "sessions.export.formats": ("core sessions", ""),
+    "sessions.export.formats": ("core core.wire sessions", ""),
     "sessions.log": ("core", "botocore cryptography httpx postgrest psycopg pymongo redis"),
     "sessions.redaction": ("core", ""),
     "sessions.retention": ("core core.seams sessions", ""),
@@ -175,7 +175,7 @@ LAYERS: dict[str, tuple[str, str]] = {
         "pydantic",
     ),
     "jupyter_ext.api.native": (
-        "core engines engines.local engines.local.catalog engines.local.worker engines.openai_api "
+        "core core.wire engines engines.local engines.local.catalog engines.local.worker engines.openai_api "
         "jupyter_ext.api.dialects jupyter_ext.api.http jupyter_ext.api.responses jupyter_ext.api.schemas "
         "jupyter_ext.auth jupyter_ext.notebooks jupyter_ext.push jupyter_ext.services jupyter_ext.turns "
         "notebook.display notebook.turn permissions sessions sessions.export sessions.store tools.base tools.code "
@@ -289,6 +289,7 @@ LAZY: dict[str, set[str]] = {
     "agent_kernel/evaluation/figure_data.py": {"matplotlib"},
     # A program of its own, in which the SDK is all that runs.
     "agent_kernel/evaluation/shop_server.py": {"mcp"},
+    "agent_kernel/cli/base/jupyter_configuration.py": {"jupyter_core"},
     "agent_kernel/cli/base/output.py": {"rich"},
     "agent_kernel/cli/completion.py": {"agent_kernel", "shtab"},
     "agent_kernel/cli/docs.py": {"rich"},
@@ -553,7 +554,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
         "file_facts.text_file "
         "files invisible_characters messages programs.program_outcome programs.syntax_tree "
         "recent_entries version wire.framing wire.agent_cells wire.export_format wire.server_sent_events "
-        "wire.sidecar_rows wire.turn_follower"
+        "wire.sidecar_rows wire.turn_end wire.turn_follower"
     )
     core = {f"agent_kernel.core.{name}" for name in names.split()}
     others = {name for name in loaded if not name.startswith(("agent_kernel.notebook.", "agent_kernel.sandbox."))}

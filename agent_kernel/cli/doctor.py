@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.base.command import JSON, Command, argument, group, import_runtime
+from agent_kernel.cli.base.jupyter_configuration import report_files_left_out
 from agent_kernel.cli.models import model_state
 from agent_kernel.core.protocols import EngineInfo
 from agent_kernel.core.setting_declaration import variable
@@ -39,6 +40,7 @@ def doctor(args: argparse.Namespace) -> int:
     such a layer, the agent's code runs only in a kernel, and only after the user has allowed it. With --model, return
     the result of the check of that model."""
     settings = Settings.from_env()
+    report_files_left_out()
     if args.model:
         return _model_doctor(settings, args.model, json_wanted=args.json)
     layers = asyncio.run(_layers(settings))
@@ -163,6 +165,7 @@ def admin_lines(policy: Policy) -> list[str]:
 
 def show(args: argparse.Namespace) -> int:
     settings = Settings.from_env()
+    report_files_left_out()
     policy = policy_of(settings)
     rows = [
         (name, _plain(name, settings.store_name if name == "store" else getattr(settings, name)), _source(name))

@@ -17,15 +17,18 @@ from agent_kernel.cli.base.command import CACHE_DIR, JSON, Command, argument, ex
 from agent_kernel.cli.base.output import Column, printable, show
 from agent_kernel.core.errors import EngineError, InvalidRequest
 from agent_kernel.core.settings import SETTINGS
+from agent_kernel.core.storage_locations import ProcessDirectory
 from agent_kernel.core.version import __version__
 from agent_kernel.evaluation.comparison import Comparison, compare, summarize
 from agent_kernel.evaluation.dabench import QUESTIONS, load_dabench
-from agent_kernel.evaluation.result_file import EvaluationRun, run_directory
+from agent_kernel.evaluation.result_file import EvaluationRun
 from agent_kernel.evaluation.task import TASK_SETS, Task, load_tasks, task_set_names
 from agent_kernel.evaluation.task_result import TaskResult
 from agent_kernel.evaluation.task_runner import CELL_S, CellSettings, NotebookFailed, run_tasks, warm_up
 from agent_kernel.evaluation.tool_servers import PageServer, tool_settings
 
+TEMPORARY = "agent-kernel-eval-"
+"""Prefix of the temporary directory of a run."""
 PLACES = tuple(filter(None, SETTINGS["python_in"].choices))
 COMPARED_OPTIONS = ("model", "engine", "protocol", "effort", "place")
 """Options that affect the results. A run can be resumed only with the values that it began with."""
@@ -108,7 +111,7 @@ async def _measure(args: argparse.Namespace, tasks: list[tuple[Task, int]], outc
         print(f"[{done}/{len(tasks)}] {describe(result)}", file=sys.stderr, flush=True)
 
     settings = CellSettings(args.model, args.place, args.effort, seconds=args.cell_timeout)
-    with run_directory() as directory, PageServer() as pages:
+    with ProcessDirectory(TEMPORARY) as directory, PageServer() as pages:
         root = directory / "notebooks"
         root.mkdir()
         log = directory / "server.log"

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from agent_kernel.cli.base.command import Command, argument, settings_of
+from agent_kernel.cli.base.command import JSON, Command, argument, settings_of
 from agent_kernel.cli.base.output import facts
 from agent_kernel.cli.base.store_access import namespace_of, run_with_store, store_arguments
 from agent_kernel.core.atomic_file import replace_file
@@ -122,7 +122,8 @@ def _read_limited(path: Path) -> bytes:
 
 def sessions_merge_files(args: argparse.Namespace) -> int:
     """Merge two versions of a document and write the result to the second file, as git expects of a merge driver.
-    Return 0; raises InvalidRequest if they cannot be merged, and the files are then unchanged."""
+    Print nothing, or with --json what the merged document contains. Return 0; raises InvalidRequest if they cannot be
+    merged, and the files are then unchanged."""
     try:
         base, ours, theirs = (_read_version(path) for path in (args.base, args.ours, args.theirs))
         if ours is None or theirs is None:
@@ -130,10 +131,14 @@ def sessions_merge_files(args: argparse.Namespace) -> int:
         # Media that are inside the documents stay there: git passes temporary paths, so the media directory beside the
         # document cannot be found.
         document = export(merge_transcripts(base, ours, theirs), inline_bytes=None).document
-        parse(document)
+        merged = parse(document)
         replace_file(args.ours, document, mode=0o666)
     except OSError as error:
         raise InvalidRequest(f"{error.filename} cannot be read or written: {error.strerror}.") from error
+    if args.json:
+        branches = [branch.name for branch in merged.branches]
+        counts = {"branches": branches, "turns": len(merged.turns), "items": len(merged.items)}
+        print(json.dumps({"path": str(args.ours), "session": merged.session.key.id, **counts}, indent=2))
     return 0
 
 
@@ -178,6 +183,7 @@ MERGE_ARGUMENTS = (
     argument("base", type=Path, help="the common ancestor of both versions (%%O of git); may be empty"),
     argument("ours", type=Path, help="the version that the result replaces (%%A of git)"),
     argument("theirs", type=Path, help="the other version (%%B of git)"),
+    JSON,
 )
 EXCHANGE_COMMANDS = (
     Command("export", "write a session as a document", sessions_export, EXPORT_ARGUMENTS),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.base.command import JSON, Command, argument, group, settings_of
+from agent_kernel.cli.base.jupyter_configuration import report_files_left_out
 from agent_kernel.cli.base.output import Column, join, show
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import InvalidRequest
@@ -24,6 +25,8 @@ NO_CONFIGURATION = InvalidRequest(
 
 def mcp_list(args: argparse.Namespace) -> int:
     settings = settings_of(args)
+    if args.config is None:
+        report_files_left_out()
     path = str(args.config or settings.mcp_config)
     if not path:
         raise NO_CONFIGURATION

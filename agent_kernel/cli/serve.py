@@ -20,6 +20,7 @@ from agent_kernel.cli.serve_token import HUB_TOKENS, ServeToken, forget_variable
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.net.deferred_iri_grammar import defer_iri_grammar
 from agent_kernel.core.settings import LIMIT_FIELDS, SETTINGS, SHARED_SERVER_LIMITS, Settings
+from agent_kernel.core.storage_locations import ProcessDirectory
 from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog import catalog
 
@@ -34,6 +35,8 @@ DRAIN_S = 5.0
 LEVELS = ("debug", "info", "warning", "error")
 MIB = 1 << 20
 BODY_MIB = 64
+TEMPORARY = "agent-kernel-serve-"
+"""Prefix of the temporary directory of a server."""
 DATA_VARIABLE = "AGENT_KERNEL_DATA_DIR"
 TRAITS = ("engine", "model", "tools", "permission", "namespace", "store", "local_only", "data_dir", "cache_dir")
 """Settings that have a command-line option. Users set all other settings with environment variables or in Jupyter's
@@ -78,7 +81,7 @@ def _run(args: argparse.Namespace) -> int:
     with contextlib.ExitStack() as closing:
         for listening in sockets:
             closing.callback(listening.close)
-        private = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="agent-kernel-")))
+        private = closing.enter_context(ProcessDirectory(TEMPORARY))
         settings = _settings(args, private)
         key = HUB_TOKENS if args.hub else token(args.token_file, settings.data_dir, os.environ)
         port = int(sockets[0].getsockname()[1])

@@ -29,6 +29,7 @@ from agent_kernel.client.turn_options import TurnOptions, body_of, check_options
 from agent_kernel.core.errors import InvalidRequest, NotFound
 from agent_kernel.core.protocols import Tool
 from agent_kernel.core.session import new_id
+from agent_kernel.core.wire.turn_end import STOPPED_BY_USER
 from agent_kernel.notebook.server_client import route
 
 PRIVATE = "private:"
@@ -127,7 +128,7 @@ class Client:
         terms = self._terms(options, ClientFunctions(functions, self._name), after)
         return Turn(self._connection, attach, terms)
 
-    async def cancel(self, turn: str, reason: str = "stopped by the person") -> str:
+    async def cancel(self, turn: str, reason: str = STOPPED_BY_USER) -> str:
         """Stop a turn and return the state that it ends with. ``reason`` is stored with the turn. Raises
         TurnNotFound."""
         reply = await self._connection.call("POST", route("turns", turn, "cancel"), {"reason": reason})

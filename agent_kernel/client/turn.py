@@ -22,6 +22,7 @@ from agent_kernel.core.errors import AgentKernelError, NotFound, ServerUnreachab
 from agent_kernel.core.events import ApprovalRequired, ApprovalResolved, CallOffered, Event, TextDelta, TurnFinished
 from agent_kernel.core.shielded_await import RunningTasks, cancel_tasks
 from agent_kernel.core.wire.server_sent_events import EventDecoder
+from agent_kernel.core.wire.turn_end import STOPPED_BY_USER
 from agent_kernel.core.wire.turn_follower import STORED_HEADER, TurnFollower
 from agent_kernel.notebook.server_client import route
 
@@ -207,7 +208,7 @@ class Turn:
     async def deny(self, request: ApprovalRequired, message: str = "", remember: str = "once") -> bool:
         return await self.decide(request, Decision.deny(message, remember))
 
-    async def cancel(self, reason: str = "stopped by the person") -> str:
+    async def cancel(self, reason: str = STOPPED_BY_USER) -> str:
         """Stop the turn if it runs, and return its state. The answer so far and the effects of its calls are kept."""
         if self._starting is None:
             return ""

@@ -26,7 +26,7 @@ class SessionManager(Protocol):
 class Notebooks:
     """The bindings of notebooks and kernels to sessions.
 
-    ``root`` is the directory that the contents manager serves.
+    ``root`` is the directory that the contents manager serves. If ``titled`` is false, new sessions get no title.
 
     A place is a notebook's path below the root, or ``kernel:ID``. Before a session is created for a notebook,
     ``find_arriving`` is called. If a session came with the notebook's file, ``find_arriving`` binds that session and
@@ -34,8 +34,9 @@ class Notebooks:
     with each session that has got a new title.
     """
 
-    def __init__(self, store: SessionStore, sessions: SessionManager, root: str) -> None:
+    def __init__(self, store: SessionStore, sessions: SessionManager, root: str, *, titled: bool = True) -> None:
         self.root = root
+        self._titled = titled
         self._store = store
         self._sessions = sessions
         self._renames: dict[str, str] = {}
@@ -79,9 +80,14 @@ class Notebooks:
             if came := await self.find_arriving(namespace, place):
                 return came, False
             key = SessionKey(namespace, new_id("session"))
-            await self._store.create(key, new_session_title(place, title))
+            await self._store.create(key, self.new_title(place, title))
             await self.bind(key, place)
             return key, True
+
+    def new_title(self, place: str, title: str = "") -> str:
+        """Return the title of a new session of ``place``: the name of the notebook, else ``title``; empty if titles are
+        off."""
+        return new_session_title(place, title) if self._titled else ""
 
     async def bind(self, key: SessionKey, place: str) -> None:
         await self._store.bind(key.namespace, self.root, place, key.id)

@@ -162,7 +162,7 @@ class SidecarImport:
 
     async def _copy(self, key: SessionKey, path: str) -> SessionKey:
         target = SessionKey(key.namespace, new_id("session"))
-        await copy_session(self._store, key, target, title=Path(path).stem)
+        await copy_session(self._store, key, target, title=self._notebooks.new_title(path))
         return target
 
     def _read_cached(self, place: str, file: SidecarFile) -> tuple[Transcript | None, str]:

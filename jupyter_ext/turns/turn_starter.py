@@ -26,7 +26,7 @@ from agent_kernel.turn.history import LOST
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks
-from jupyter_ext.notebooks.bindings import KERNEL, new_session_title
+from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.notebooks.page_tools import PageTools
 from jupyter_ext.notebooks.sidecar_writer import Sidecars
@@ -163,7 +163,7 @@ class TurnStarter:
         key = SessionKey(caller.namespace, check_id(session) if session else new_id("session"))
         created = await self.access.claim_id(caller, key.id)
         if created:
-            await self.runtime.store.create(key, new_session_title(place or KERNEL, self._title(prompt)))
+            await self.runtime.store.create(key, self.access.notebooks.new_title(place or KERNEL, self._title(prompt)))
         elif session:
             await self.runtime.store.forget(key)
         return OpenedSession(key, created, place=place)

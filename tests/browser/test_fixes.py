@@ -109,3 +109,9 @@ def test_where_no_correction_ran_the_panel_says_so_and_a_rejected_one_changes_no
     expect(card).to_have_count(0)
     expect(panel).to_contain_text("The correction of cell 4 was rejected.")
     expect(lab.cell(3).locator(".cm-content")).to_have_text("again")
+
+    turn = panel.locator(".ak-turn").last
+    turn.hover()
+    turn.get_by_role("button", name="Edit", exact=True).click()
+    message = panel.get_by_label("Message to the agent")
+    expect(message).to_have_value("Correct cell [2], which failed with NameError: name 'again' is not defined")

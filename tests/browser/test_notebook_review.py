@@ -129,9 +129,11 @@ def test_a_person_reviews_five_changes_without_leaving_the_notebook(lab: Lab, se
     assert violations(page, OWN) == []
     mark.click()
     expect(turn).to_be_focused()
+    expect(turn.locator(".ak-facts")).to_contain_text("3 cells changed\u00a0· 1 cell added")
 
     bar(lab).get_by_role("button", name="Undo changes").click()
     expect(bar(lab)).to_contain_text("Undone in 4 cells.")
+    expect(turn.locator(".ak-facts")).not_to_contain_text("cell")
     assert [source(lab, f"cell-{n}") for n in (0, 1, 2)] == ["df = 1", "df", "x = 2"]
     expect(lab.page.locator(".ak-agent-mark")).to_have_count(0)
     bar(lab).get_by_role("button", name="Close").click()

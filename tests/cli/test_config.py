@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.cli import main
+from agent_kernel.cli.base import jupyter_configuration
 from agent_kernel.permissions import admin_policy
 
 
@@ -78,3 +79,59 @@ def test_of_a_stores_url_only_the_scheme_is_shown(
         shown = print_config(capsys, *words)
         assert "postgresql:" in shown
         assert "secret" not in shown
+
+
+@pytest.fixture
+def jupyter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of the user's configuration of Jupyter in this test."""
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "jupyter"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "jupyter" / "jupyter_server_config.d").mkdir(parents=True)
+    return tmp_path / "jupyter"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("jupyter_server_config.py", "c = get_config()\nc.AgentKernel.model = 'qwen3-4b'\n"),
+        ("jupyter_lab_config.json", '{"AgentKernel": {"model": "qwen3-4b"}}'),
+        ("jupyter_server_config.d/ours.json", '{"AgentKernel": {"model": "qwen3-4b"}}'),
+        ("../jupyter_server_config.py", "c.AgentKernel.model = 'qwen3-4b'\n"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [("config", "show"), ("config", "show", "--json"), ("doctor", "--json"), ("mcp", "list")]
+)
+@pytest.mark.usefixtures("policy")
+def test_a_file_of_jupyter_with_settings_is_named_because_no_command_reads_it(
+    jupyter: Path, capsys: pytest.CaptureFixture[str], name: str, text: str, words: tuple[str, ...]
+) -> None:
+    (jupyter / name).write_text(text)
+    main(words)
+    shown = capsys.readouterr()
+    assert f"{(jupyter / name).resolve()} are for the Jupyter server. This command does not use them" in shown.err
+    assert "for the Jupyter server" not in shown.out
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("jupyter_server_config.py", "# c.AgentKernel.model = ''\nc.ServerApp.port = 9999  # not AgentKernel\n"),
+        ("jupyter_server_config.json", '{"ServerApp": {"jpserver_extensions": {"jupyter_ext": true}}}'),
+        ("jupyter_server_config.json", '{"AgentKernel": {'),
+        ("jupyter_server_config.json", '["AgentKernel"]'),
+        ("jupyter_server_config.d/notes.txt", "AgentKernel"),
+    ],
+)
+def test_a_file_of_jupyter_without_settings_is_not_named(jupyter: Path, name: str, text: str) -> None:
+    (jupyter / name).write_text(text)
+    assert jupyter not in [parent for file in jupyter_configuration.find_files() for parent in file.parents]
+
+
+def test_a_command_that_is_given_its_configuration_names_no_file(
+    policy: Path, jupyter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (jupyter / "jupyter_server_config.py").write_text("c.AgentKernel.mcp_config = 'elsewhere.json'\n")
+    (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
+    assert main(["mcp", "list", "--config", str(tmp_path / "mcp.json")]) == 0
+    assert "for the Jupyter server" not in capsys.readouterr().err

@@ -74,5 +74,16 @@ def test_two_versions_that_began_without_a_common_one_are_merged(command: Comman
     versions = {"base": b"", "ours": asyncio.run(document("t1", "a")), "theirs": asyncio.run(document("t1", "b"))}
     for name, body in versions.items():
         (tmp_path / name).write_bytes(body)
-    assert command("sessions", "merge-files", *(str(tmp_path / name) for name in versions)).status == 0
+    ended = command("sessions", "merge-files", *(str(tmp_path / name) for name in versions))
+    assert (ended.status, ended.out) == (0, "")
     assert len(parse((tmp_path / "ours").read_bytes()).turns) == 3
+
+
+def test_a_program_reads_what_the_merged_document_contains(command: Command, tmp_path: Path) -> None:
+    versions = {"base": document("t1"), "ours": document("t1", "a"), "theirs": document("t1", "b")}
+    for name, body in versions.items():
+        (tmp_path / name).write_bytes(asyncio.run(body))
+    ended = command("sessions", "merge-files", *(str(tmp_path / name) for name in versions), "--json")
+    session = parse((tmp_path / "ours").read_bytes()).session.key.id
+    where = {"path": str(tmp_path / "ours"), "session": session}
+    assert ended.json == {**where, "branches": ["main", "branch-2"], "turns": 3, "items": 6}

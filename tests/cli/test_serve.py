@@ -23,6 +23,7 @@ import openai
 import pytest
 
 from agent_kernel.core.settings import SHARED_SERVER_LIMITS
+from agent_kernel.core.storage_locations import YOUNG_S
 from tests.narrowing import not_none
 from tests.served import Served, ended
 from tests.server import PLAIN, AgentServer, Json, followed, start_turn, text_of
@@ -502,3 +503,22 @@ def test_it_does_not_start_with_a_model_that_does_not_exist(serve: Serve, model:
     (line,) = served.log.read_text().splitlines()
     assert "There is no model" in line
     assert model in line
+
+
+def test_the_temporary_directory_of_a_killed_server_is_removed_by_the_next_one(serve: Serve, tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    env = {"TMPDIR": str(temporary)}
+    living, killed = serve(name="living", env=env).start(), serve(name="killed", env=env).start()
+    both = set(temporary.iterdir())
+    assert len(both) == 2
+    killed.stop(signal.SIGKILL)
+    before = time.time() - 2 * YOUNG_S
+    for directory in both:
+        os.utime(directory, (before, before))
+    third = serve(name="third", env=env).start()
+    left = both & set(temporary.iterdir())
+    assert len(left) == 1
+    assert living.stop() == third.stop() == 0
+    assert not left & set(temporary.iterdir()), "the directory of the living server stayed until it stopped"
+    assert not list(temporary.iterdir())

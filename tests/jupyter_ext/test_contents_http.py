@@ -167,3 +167,14 @@ async def test_a_full_disk_costs_the_sidecar_only_and_the_next_save_brings_it(ag
             assert "notice" not in [event["type"] for event in third]
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+async def test_without_titles_the_conversation_of_a_notebook_has_none(agent_server: ServerFactory) -> None:
+    server = await agent_server(traits={"titles": "off"})
+    async with server.client() as client:
+        session = await converse(server, client, "old.ipynb")
+        assert (await client.get(f"agent/v1/sessions/{session}")).json()["title"] == ""
+        (await client.patch("api/contents/old.ipynb", json={"path": "new.ipynb"})).raise_for_status()
+        copied = (await client.post("api/contents", json={"copy_from": "new.ipynb"})).json()["path"]
+        for name in ("new.ipynb", copied):
+            assert (await client.get(f"agent/v1/sessions/{await bound(client, name)}")).json()["title"] == ""

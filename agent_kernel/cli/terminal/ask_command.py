@@ -17,7 +17,7 @@ from pathlib import Path
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import LOCAL
-from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval
+from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval, explain_missing_tools
 from agent_kernel.cli.terminal.input_files import STDIN, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import read_reply_beside_output
 from agent_kernel.cli.terminal.output_files import save_files
@@ -67,6 +67,8 @@ def ask(args: argparse.Namespace) -> int:
         if args.output_dir is not None:
             args.output_dir.mkdir(parents=True, exist_ok=True)  # an error stops the command before the turn starts
         settings = settings_of(args)
+        if missing := explain_missing_tools(args.allow, settings):
+            _say(missing)
         piped = _read_piped(args, settings.upload_mb << 20)
         with piped.body if piped else nullcontext():
             if not args.json and (left_out := list_files_left_out(question, args.files)):

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from agent_kernel.cli.base.command import argument
 from agent_kernel.cli.terminal.line_reader import ReadReply
 from agent_kernel.core.events import ApprovalRequired
+from agent_kernel.core.settings import Settings
 from agent_kernel.permissions.approval_answer import Answer
 from agent_kernel.permissions.gate import DEFAULTS
 
@@ -21,6 +22,19 @@ ALLOW = argument(
 )
 ANYBODY = frozenset({"*"})
 """The kinds of calls about which a terminal's turn asks. Without a user the answer is no, with a reason."""
+
+NO_WEB = "the model has no web tools, because the setting web is off. To turn it on, set AGENT_KERNEL_WEB=duckduckgo."
+
+
+def has_web_search(settings: Settings) -> bool:
+    """Return whether the setting ``web`` names a search provider."""
+    return settings.web.strip() not in ("", "off")
+
+
+def explain_missing_tools(allowed: Collection[str], settings: Settings) -> str:
+    """Return why no call of a kind in ``allowed`` is possible and what to do, if the setting of its tools is off; else
+    an empty text."""
+    return NO_WEB if "web" in allowed and not has_web_search(settings) else ""
 
 
 class CallApproval:

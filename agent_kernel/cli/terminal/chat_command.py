@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from agent_kernel.cli.base.command import DATA_DIR, Command, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable, turn_count
 from agent_kernel.cli.base.store_access import LOCAL
-from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval
+from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval, explain_missing_tools
 from agent_kernel.cli.terminal.input_files import check_file, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import LineReader, PipedLines, TerminalLines
 from agent_kernel.cli.terminal.output_files import save_files
@@ -67,6 +67,8 @@ async def _chat(args: argparse.Namespace) -> int:
         conversation = Conversation(runtime, args, lines)
         for file in args.files:
             check_file(file)
+        if missing := explain_missing_tools(args.allow, settings):
+            print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
         lines.say(await conversation.greeting())
         while (question := await lines.read(PROMPT)) is not None:
             match question.strip():

@@ -13,6 +13,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from agent_kernel.core.errors import AgentKernelError, from_json
 from agent_kernel.core.events import TurnFinished
 from agent_kernel.core.wire.agent_cells import is_agent_cell
+from agent_kernel.core.wire.turn_end import describe_end
 from agent_kernel.notebook.display.render import AnswerVersion, TurnSummary
 from agent_kernel.notebook.display.screen import CellScreen, Screen, screen_for
 from agent_kernel.notebook.draft.draft import NO_REVIEW
@@ -160,7 +161,7 @@ class CellTurns:
         if error is not None:
             raise error
         if end.state != "committed":
-            raise AgentError(f"the turn was {end.state}: {end.reason}." if end.reason else f"the turn was {end.state}.")
+            raise AgentError(describe_end(end.state, end.reason))
 
     def _follow_turn(self, prompt: CellPrompt, body: Mapping[str, Any]) -> TurnFinished:
         """Start the turn and display it to its end. After that, set the variable, offer to apply the changes of the

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable
 
 from agent_kernel.core.errors import NotFound
+from agent_kernel.core.wire.turn_end import STOPPED_BY_USER
 from agent_kernel.notebook.display.render import line_bundle, moment, place, table_bundle, turn_count
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic import (
@@ -267,7 +268,7 @@ class Commands:
         try:
             if not self._context.server.call("GET", f"turns/{turn}")["running"]:
                 return False
-            self._context.server.call("POST", f"turns/{turn}/cancel", {"reason": "stopped by the person"})
+            self._context.server.call("POST", f"turns/{turn}/cancel", {"reason": STOPPED_BY_USER})
         except NotFound:
             return False
         return True

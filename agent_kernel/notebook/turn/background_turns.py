@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError
+from agent_kernel.core.wire.turn_end import describe_end
 from agent_kernel.notebook.display.screen import Screen
 from agent_kernel.notebook.kernel.cell_identity import parent_request
 from agent_kernel.notebook.kernel.one_line_errors import AgentError, AgentInterrupted, to_short_error
@@ -76,7 +77,7 @@ class BackgroundTurns:
             end = turn.follow()
             message = str(end.error.get("message", "")) if end.error else ""
             if end.state != "committed":
-                screen.line(message or f"The turn was {end.state}{f': {end.reason}' if end.reason else ''}.")
+                screen.line(message or describe_end(end.state, end.reason))
         except AgentInterrupted:
             raise AssertionError("an interrupt reaches the main thread only") from None
         except AgentKernelError as error:

@@ -29,6 +29,7 @@ from agent_kernel.core.events import (
 )
 from agent_kernel.core.messages import corrected_call
 from agent_kernel.core.programs.program_outcome import TRIAL_TOOL
+from agent_kernel.core.wire.turn_end import STOPPED_BY_USER
 from agent_kernel.notebook.display.file_bundle import files_bundle
 from agent_kernel.notebook.display.render import STATES, AnswerVersion, Card, TurnSummary, format_arguments, moment
 from agent_kernel.notebook.display.screen import Screen
@@ -286,7 +287,7 @@ class CellTurn:
         self._screen.flush(force=True)
         try:
             self._around.server.call(
-                "POST", f"turns/{self._summary.turn}/cancel", {"reason": "stopped by the person"}, timeout=STOP_S
+                "POST", f"turns/{self._summary.turn}/cancel", {"reason": STOPPED_BY_USER}, timeout=STOP_S
             )
         except AgentKernelError:
             self._close("stopped")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import random
 import sqlite3
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent_kernel.core.errors import AgentKernelError, StoreError
+from agent_kernel.core.storage_locations import ProcessDirectory
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.log.log_store import LogConflict, LogStore
 from agent_kernel.sessions.log.message_bus import MessageBus
@@ -41,8 +41,8 @@ class SharedStore(SqliteStore):
         replica = Replica(log)
         super().__init__(None, quota=quota, clock=clock or (lambda: time.monotonic() + replica.offset))
         self._log = log
-        self._cache = tempfile.TemporaryDirectory(prefix="agent-kernel-media-")
-        files = _SharedBlobFiles(Path(self._cache.name), in_row=0, log=log)
+        self._cache = ProcessDirectory("agent-kernel-media-")
+        files = _SharedBlobFiles(self._cache.path, in_row=0, log=log)
         self._database = _SharedDatabase(log, replica, files)
 
     def bus(self) -> MessageBus | None:
@@ -61,7 +61,7 @@ class SharedStore(SqliteStore):
     async def aclose(self) -> None:
         """Wait for the calls that have started, then disconnect. Idempotent."""
         await super().aclose()
-        self._cache.cleanup()
+        self._cache.close()
 
 
 class _SharedDatabase(Database):

@@ -22,6 +22,7 @@ from agent_kernel.core.messages import Media, Message, is_visible_media
 from agent_kernel.core.protocols import OutputFormat, Sampling, ToolOutput, ToolSpec, Variable
 from agent_kernel.core.session import MAX_ID, SessionUpdate, check_id
 from agent_kernel.core.settings import Effort, Permission
+from agent_kernel.core.wire.turn_end import STOPPED_BY_USER
 from agent_kernel.turn.agent import Note, TurnRequest
 from agent_kernel.turn.custom_instructions import MAX_CHARS
 from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES
@@ -285,7 +286,7 @@ class TurnBody(ToolsBody):
 
 
 class CancelBody(Body):
-    reason: Annotated[str, Field(max_length=500)] = "stopped by the person"
+    reason: Annotated[str, Field(max_length=500)] = STOPPED_BY_USER
 
 
 class ClaimBody(Body):

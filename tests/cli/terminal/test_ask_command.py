@@ -29,9 +29,16 @@ SCRIPT: list[dict[str, Any]] = [
         "calls": [{"name": "python", "arguments": {"code": "open('table.csv', 'w').write('a,b')"}}],
         "when": "table",
     },
+    {"text": "", "calls": [{"name": "web_search", "arguments": {"query": "sparrow"}}], "when": "weigh"},
+    {
+        "text": "",
+        "calls": [{"name": "fetch_page", "arguments": {"url": "http://127.0.0.1:8888/api/kernels"}}],
+        "when": "fetch",
+    },
     {"text": "The first lines are long.", "when": "slow", "deltas": 5, "delay": 5.0},
     {"text": "The answer is \x1b[31m42.", "deltas": 4, "loop": True},
 ]
+OWN_SEARCH = "tests.tools.web.test_web_search:own_search"
 TERMINAL = {"TERM": "xterm", "COLUMNS": "80"}
 
 
@@ -172,6 +179,41 @@ def test_without_a_terminal_a_denied_call_is_explained_and_an_option_allows_it(
     assert re.search(r"python: success after \d+\.\d s\n  42\n", allowed.err)
     monkeypatch.setenv("AGENT_KERNEL_PERMISSION", "deny")
     assert "denied by policy" in scripted("ask", "six times seven", "--allow", "python").err
+
+
+def test_the_web_is_searched_where_it_is_on_and_the_user_allows_it(
+    scripted: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = ("ask", "What does a sparrow weigh?")
+    off = scripted(*question, "--allow", "web").err
+    assert "There is no tool 'web_search'" in off
+    assert "To turn it on, set AGENT_KERNEL_WEB=duckduckgo." in off
+    monkeypatch.setenv("AGENT_KERNEL_WEB", OWN_SEARCH)
+    assert "AGENT_KERNEL_WEB" not in (denied := scripted(*question)).err
+    assert "web_search: denied" in denied.err
+    assert "To allow it, add --allow web, or run the command in a terminal." in denied.err
+    allowed = scripted(*question, "--allow", "web").err
+    assert "web_search: success" in allowed
+    assert "weighs about thirty-nine grams" in allowed
+    fetched = scripted("ask", "fetch the kernels", "--allow", "web").err
+    assert "fetch_page: error" in fetched
+    assert "are not allowed" in fetched, "the addresses of this machine are refused here as in a notebook"
+
+
+def test_a_person_at_a_terminal_is_asked_before_the_web_is_searched(
+    scripted: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENT_KERNEL_WEB", OWN_SEARCH)
+    monkeypatch.chdir(scripted.data.parent)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]), prepend=os.pathsep)
+    terminal = ask_in_terminal("ask 'What does a sparrow weigh?'; echo ended")
+    try:
+        terminal.wait_for("Run it?")
+        terminal.type("y\r")
+        terminal.wait_for("web_search: success")
+        terminal.wait_for("ended")
+    finally:
+        terminal.close()
 
 
 def test_ctrl_c_ends_the_wait_for_standard_input(scripted: Command) -> None:

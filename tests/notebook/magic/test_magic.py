@@ -62,6 +62,7 @@ SCRIPT = [
     python("def f():\n        a = 1\n    b = 2\n", "indent it badly"),
     {"when": "indent it badly", "text": "I mend it."},
     {"when": "a long story", "text": "word " * 2000, "deltas": 2000, "delay": 0.02},
+    {"when": "another story", "text": "word " * 2000, "deltas": 2000, "delay": 0.02},
     python("import time\nprint('begun')\ntime.sleep(60)", "sleep for long"),
     python(SWALLOWS, "swallow the stop"),
     python("unanswered = 1", "ask and be stopped"),
@@ -249,6 +250,18 @@ async def test_an_interrupt_stops_the_turn_in_one_line_and_keeps_the_partial_ans
     stored = (await notebook.messages())[-1]
     assert stored["status"] == "interrupted"
     assert stored["content"].startswith("word word")
+
+
+async def test_a_turn_that_is_stopped_in_the_panel_says_so_in_its_cell(notebook: Notebook) -> None:
+    running = asyncio.create_task(notebook.run("%%agent\nanother story"))
+    await notebook.until_shown("word word")
+    async with notebook.server.client() as http:
+        session = (await http.get("agent/v1/sessions")).json()["sessions"][0]["id"]
+        turn = (await http.get(f"agent/v1/sessions/{session}/turns")).json()["turns"][-1]
+        assert turn["state"] == "open"
+        await http.post(f"agent/v1/turns/{turn['turn']}/cancel", json={})
+    ran = await running
+    assert (ran.status, ran.error) == ("error", "Agent: You stopped this turn.")
 
 
 async def test_an_interrupt_reaches_the_code_of_the_agent(notebook: Notebook) -> None:

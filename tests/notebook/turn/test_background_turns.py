@@ -60,6 +60,9 @@ async def test_stop_ends_the_one_that_runs_and_the_one_that_waits(notebook: Note
         assert (await notebook.run("%agent stop")).plain == "Stopped 2 turns."
         await window.until((first, "cancelled"), (second, "cancelled"))
         assert window.of(first).text.endswith("*(cut short)*")
+        for stopped in (first, second):
+            await window.until((stopped, "You stopped this turn."))
+            assert "by the person" not in window.of(stopped).all
     assert (await notebook.run("%agent stop")).plain == "No turn is running."
 
 

@@ -6,6 +6,7 @@ import type { CellView } from "../notebook/notebook";
 import { shorten } from "../notebook/shorten";
 import type { Close, Transport } from "../transport/transport";
 import { trans } from "../translation/translation";
+import { askedText, editedPrompt } from "../turn/askedText";
 import type { Facts } from "../wire/schema";
 import { Attachments } from "./attachments";
 import type { Conversation } from "./conversation";
@@ -155,7 +156,7 @@ export class ComposerState {
     const { editing, failure, message: said } = this.conversation;
     if (edited && failure.value?.body.code !== GONE) {
       editing.value = edited;
-      this.text.value = typed || edited.prompt;
+      this.text.value = typed || askedText(edited.prompt);
       this.attachments.all.value = attached;
       return;
     }
@@ -176,7 +177,7 @@ export class ComposerState {
       else if (this.#edited) this.attachments.all.value = [];
       else this.attachments.setAside();
       this.#edited = entry;
-      this.text.value = entry?.prompt ?? this.#draft;
+      this.text.value = entry ? askedText(entry.prompt) : this.#draft;
       if (entry) void this.attachments.takeAgain(entry);
     });
   }
@@ -203,7 +204,7 @@ export class ComposerState {
     const images = attached.filter((one) => one.kind === "image" && one.data);
     const { notes: noted, editing } = this.conversation;
     return {
-      prompt,
+      prompt: editing.value ? editedPrompt(editing.value.prompt, prompt) : prompt,
       context: [
         ...sides.flatMap(({ side, cells }) => cells.map((cell) => note(side, cell))),
         ...variables.map(({ name, summary }) => ({ title: `@${name}`, text: summary || name })),

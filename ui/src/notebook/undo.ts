@@ -11,6 +11,15 @@ export function canUndo(host: NotebookHost | null, turn: TurnView): boolean {
   return !!keeper && changesOf(turn).some((change) => isUndoable(keeper, change));
 }
 
+/** Whether the notebook no longer has what this kind of change did to the cell in `turn`: the cell is as it was before
+ * the first such change, or it is gone and the turn had inserted it. */
+export function isUndone(keeper: ChangeKeeper | undefined, turn: TurnView, change: Change): boolean {
+  const all = changesOf(turn).filter((other) => other.cell === change.cell);
+  const first = all.find((other) => other.do === change.do) ?? change;
+  const standing = keeper?.standing(first);
+  return standing === "undone" || (standing === "gone" && all.some((other) => other.do === "insert"));
+}
+
 /** Undo the cell changes of a turn. Returns sentences for the user that say what was undone and what was not. */
 export function undoTurn(host: NotebookHost | null, turn: TurnView): string[] {
   const changes = changesOf(turn);

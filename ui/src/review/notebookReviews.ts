@@ -5,6 +5,7 @@ import { h, render, type ComponentChild } from "preact";
 import type { Conversation } from "../conversation/conversation";
 import { PanelContext, type PanelHost } from "../conversation/panelContext";
 import type { ChangeKeeper, NotebookPlaces, WrittenCell } from "../notebook/notebook";
+import { isUndone } from "../notebook/undo";
 import { changesOf, isSuperseded, type Change } from "../turn/cellChanges";
 import type { TurnView } from "../turn/turn";
 import { AgentMark } from "./AgentMark";
@@ -104,7 +105,9 @@ export class NotebookReviews implements Reviewing {
   }
 
   changedCells(turn: TurnView): number {
-    const made = changesOf(turn).filter((change) => !isSuperseded(turn, change) && this.#isInNotebook(change));
+    const made = changesOf(turn).filter(
+      (change) => !isSuperseded(turn, change) && !isUndone(this.keeper, turn, change) && this.#isInNotebook(change),
+    );
     return new Set(made.map((change) => change.cell)).size;
   }
 
@@ -146,7 +149,7 @@ export class NotebookReviews implements Reviewing {
 
   #isInNotebook(change: Change): boolean {
     const standing = this.keeper.standing(change);
-    return standing !== "undone" && standing !== "gone" && standing !== "closed";
+    return standing !== "gone" && standing !== "closed";
   }
 
   /** Scroll the notebook to a new item: to each proposal, and to the first change of a turn. Items of turns that ended

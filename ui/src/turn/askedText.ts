@@ -9,12 +9,23 @@ const IMPROVE =
   /^Write the cell In\[(\d+)\] better, clearer or faster\. It prints the same and makes equal variables\.(?: It makes [^\n]*)?/;
 
 export function askedText(prompt: string): string {
-  const found = fixText(prompt) ?? explainText(prompt) ?? improveText(prompt);
+  const found = findCommand(prompt);
   if (!found) return prompt;
   const [text, length] = found;
   const words = prompt.slice(length).trim();
   return words ? `${text}\n${words}` : text;
 }
+
+/** The prompt for the model if the user has edited `askedText(prompt)` into `edited`. Where the short sentence is still
+ * the beginning, the prompt keeps the text that the sentence stands for. */
+export function editedPrompt(prompt: string, edited: string): string {
+  const [text, length] = findCommand(prompt) ?? ["", 0];
+  const words = edited.slice(text.length);
+  if (!text || !edited.startsWith(text) || /^\S/.test(words)) return edited;
+  return [prompt.slice(0, length), words.trim()].filter(Boolean).join("\n");
+}
+
+const findCommand = (prompt: string): Found => fixText(prompt) ?? explainText(prompt) ?? improveText(prompt);
 
 /** The short text to show, and the length of the beginning of the prompt that it replaces. Null for any other
  * prompt. */

@@ -1,5 +1,5 @@
 /** A short summary of what a turn changed, from the details of its calls. */
-import { changeOf, type CellChangeKind } from "./cellChanges";
+import { type Change, changeOf, type CellChangeKind } from "./cellChanges";
 import type { TurnView } from "./turn";
 import { trans } from "../translation/translation";
 
@@ -11,8 +11,8 @@ const counted: Record<CellChangeKind, (count: number) => string> = {
 };
 
 /** What a turn changed, in phrases such as "2 cells changed", "df and 1 other variable" and "1 file"; empty if no
- * change is known. */
-export function changeSummary(turn: TurnView): string[] {
+ * change is known. Changes of cells for which `isUndone` returns true are left out. */
+export function changeSummary(turn: TurnView, isUndone: (change: Change) => boolean = () => false): string[] {
   const cells = new Map<CellChangeKind, Set<string>>();
   const variables = new Set<string>();
   let files = turn.files.length;
@@ -20,7 +20,7 @@ export function changeSummary(turn: TurnView): string[] {
     if (block.kind !== "call") continue;
     files += block.files.length;
     const change = changeOf(block);
-    if (change) cells.set(change.do, (cells.get(change.do) ?? new Set()).add(change.cell));
+    if (change && !isUndone(change)) cells.set(change.do, (cells.get(change.do) ?? new Set()).add(change.cell));
     const names = block.details["variables"];
     if (Array.isArray(names)) for (const name of names) if (typeof name === "string") variables.add(name);
   }

@@ -2,8 +2,10 @@
  * turn ends. */
 import { Fragment } from "preact";
 import { useSignal } from "@preact/signals";
+import { useMemo } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
 import { copy } from "../markdown/clipboard";
+import { isUndone } from "../notebook/undo";
 import { changeSummary } from "../turn/changeSummary";
 import { needsAnswer, type TurnView } from "../turn/turn";
 import { formatDuration, stateOf } from "../turn/labels";
@@ -24,7 +26,14 @@ export function TurnFooter({ entry, turn }: { entry: Entry; turn: TurnView }) {
 }
 
 function Facts({ turn }: { turn: TurnView }) {
-  const { showFacts } = usePanel().conversation.preferences.values.value;
+  const { conversation, host } = usePanel();
+  const { showFacts } = conversation.preferences.values.value;
+  const keeper = host.notebook?.changes;
+  const version = keeper?.version.value;
+  const changes = useMemo(
+    () => (turn.state === "open" ? [] : changeSummary(turn, (change) => isUndone(keeper, turn, change))),
+    [turn, keeper, version],
+  );
   if (turn.state === "open") {
     return (
       <p class="ak-facts">
@@ -33,7 +42,7 @@ function Facts({ turn }: { turn: TurnView }) {
       </p>
     );
   }
-  const facts = [turn.state === "failed" ? stateOf(turn) : "", ...(showFacts ? cost(turn) : [])];
+  const facts = [turn.state === "failed" ? stateOf(turn) : "", ...(showFacts ? cost(turn) : []), ...changes];
   return (
     <p
       class="ak-facts"
@@ -41,7 +50,7 @@ function Facts({ turn }: { turn: TurnView }) {
         .filter(Boolean)
         .join(", ")}
     >
-      {[...facts, ...changeSummary(turn)].filter(Boolean).map((fact, at) => (
+      {facts.filter(Boolean).map((fact, at) => (
         <Fragment key={at}>
           {at > 0 && "\u00a0· "}
           <span>{fact}</span>

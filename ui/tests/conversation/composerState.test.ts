@@ -265,6 +265,29 @@ describe("a message that was sent", () => {
     expect(composing.attachments.problem.value).toBe("");
   });
 
+  test("of a correction is edited as the user reads it, and sent as the model needs it", async () => {
+    const { server, conversation } = opened();
+    const instruction =
+      "Correct the cell In[2], which failed with KeyError: 'x'. Give the whole cell as it should be. It makes total.";
+    server.turns[0] = server.stored("t1", `${instruction}\nuse the mean`);
+    const composing = new ComposerState(server, conversation);
+    await conversation.bind(KERNEL.kernel, KERNEL.path);
+    const [sent = null] = conversation.entries.value;
+    conversation.editing.value = sent;
+    expect(composing.text.value).toBe("Correct cell [2], which failed with KeyError: 'x'\nuse the mean");
+    composing.text.value = "Correct cell [2], which failed with KeyError: 'x'\nuse the median";
+    server.refuses = true;
+    expect(await composing.send()).toBe(false);
+    expect(composing.text.value).toContain("Correct cell [2], which failed with KeyError: 'x'\nuse the median");
+    server.refuses = false;
+    await composing.send();
+    expect(server.bodies.at(-1)).toMatchObject({ replaces: "t1", prompt: `${instruction}\nuse the median` });
+    conversation.editing.value = sent;
+    composing.text.value = "Only say what is wrong";
+    await composing.send();
+    expect(server.bodies.at(-1)).toMatchObject({ replaces: "t1", prompt: "Only say what is wrong" });
+  });
+
   test("is not held up by an empty image, which is refused with the reason", async () => {
     const { server, conversation } = opened();
     const composing = new ComposerState(server, conversation);

@@ -5,7 +5,7 @@ import type { PanelHost } from "../../src/conversation/panelContext";
 import type { ChangeKeeper, NotebookPlaces } from "../../src/notebook/notebook";
 import { NotebookReviews } from "../../src/review/notebookReviews";
 import type { TurnView } from "../../src/turn/turn";
-import { asks, call, more } from "../turn/events";
+import { asks, call, finished, more } from "../turn/events";
 import { turnOf } from "../view/stage";
 
 const CELLS = ["a", "b"];
@@ -112,4 +112,18 @@ test("a user who pressed a key after the answer keeps the focus", async () => {
   await vi.waitFor(() => expect(cardAt("b")).not.toBeNull());
   await new Promise((resolve) => setTimeout(resolve, 100));
   expect(document.activeElement).toBe(focused);
+});
+
+test("a cell that was changed twice and undone does not count as changed", () => {
+  const { turn, reviews } = review();
+  const changed = (id: string, cell: string) => [
+    call(id, "edit_cell"),
+    finished(id, { name: "edit_cell", details: { change: { cell, before: id, after: `${id}2` } } }),
+  ];
+  turn.value = more(turn.value, ...changed("1", "a"), ...changed("2", "a"), ...changed("3", "b"));
+  expect(reviews.changedCells(turn.value)).toBe(2);
+  vi.spyOn(keeper, "standing").mockImplementation(
+    (change) => (({ "1": "undone", "2": "touched", "3": "open" }) as const)[change.call] ?? "open",
+  );
+  expect(reviews.changedCells(turn.value)).toBe(1);
 });

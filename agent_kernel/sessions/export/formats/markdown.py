@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
+from agent_kernel.core.wire.turn_end import describe_end
 from agent_kernel.sessions.export.formats.openai_chat import data_url
 
 SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg"}
@@ -87,7 +88,7 @@ class _MarkdownPage:
     def _turn(self, number: str, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
         facts = [_format_time(turn.opened), *([_code(turn.model)] if turn.model else [])]
         if turn.state != "committed":
-            facts.append(f"{turn.state}{': ' + _inline(turn.reason) if turn.reason else ''}")
+            facts.append(_inline(describe_end(turn.state, turn.reason)))
         yield from ("", f"### Turn {number}", "", " · ".join(facts))
         for item in items:
             yield from ("", *self._message(item.message))

@@ -7,8 +7,10 @@ import re
 import pytest
 from markdown_it import MarkdownIt
 
+from agent_kernel.core.events import TurnState
 from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import Owner, Turn
+from agent_kernel.core.wire.turn_end import STOPPED_BY_USER
 from agent_kernel.sessions.export.formats.markdown import prose
 from agent_kernel.sessions.export.import_export import export_session
 from agent_kernel.sessions.store.memory import MemoryStore
@@ -85,6 +87,22 @@ async def test_a_page_names_branches_and_folds_reasoning_and_tools() -> None:
     beside = await export_session(store, KEY, "markdown-files")
     assert beside.files == {f"images/{PNG.hash[:16]}.png": PNG.data}
     assert f"(images/{PNG.hash[:16]}.png)".encode() in beside.document
+    await store.aclose()
+
+
+async def test_a_page_says_how_a_turn_ended_that_was_not_answered() -> None:
+    store, owner = MemoryStore(), Owner.here()
+    await store.create(KEY)
+    ends: list[tuple[TurnState, str]] = [("cancelled", STOPPED_BY_USER), ("cancelled", "the server was stopped")]
+    for number, (state, reason) in enumerate([*ends, ("failed", "The model <b> broke.")]):
+        turn = await store.open_turn(Turn(f"t{number}", KEY, model="m"), owner)
+        await store.close_turn(turn, owner, state, reason)
+    page = (await export_session(store, KEY, "markdown")).document.decode()
+    assert [line.rpartition("`m` · ")[2] for line in page.splitlines() if "`m` · " in line] == [
+        "You stopped this turn.",
+        "The turn was cancelled: the server was stopped.",
+        "The turn failed: The model &lt;b> broke.",
+    ]
     await store.aclose()
 
 
