@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.core.storage_locations import YOUNG_S, ProcessDirectory
+from agent_kernel.core.storage_locations import LOCK, YOUNG_S, ProcessDirectory
 
 PREFIX = "agent-kernel-test-"
 OWNER = f"""
@@ -90,7 +90,7 @@ def test_a_directory_without_the_lock_of_a_process_is_left_alone(
     mine.mkdir()
     make_old(mine)
     new.mkdir()
-    (new / "lock").touch()
+    (new / LOCK).touch()
     ProcessDirectory(PREFIX).close()
     assert (other / "sessions" / "one.json").exists()
     assert mine.is_dir(), "a directory that a person made has no lock"
