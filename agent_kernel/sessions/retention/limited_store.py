@@ -225,15 +225,10 @@ class LimitedStore:
         return [key for key in keys if await self.info(key) is not None]
 
     async def all_files(
-        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
+        self, namespace: str, *, sessions: Collection[str] | None = None
     ) -> list[tuple[SessionKey, File]]:
-        async def read_files(count: int | None) -> list[tuple[SessionKey, File]]:
-            return await cast(FileStore, self._store).all_files(namespace, count, sessions=sessions)
-
-        async def keep_file(file_and_key: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
-            return None if await self.info(file_and_key[0]) is None else file_and_key
-
-        return await _read_enough(limit, read_files, keep_file)
+        entries = await cast(FileStore, self._store).all_files(namespace, sessions=sessions)
+        return [(key, file) for key, file in entries if await self.info(key) is not None]
 
     # ------------------------------------------------------------------------------------------- bindings
 
