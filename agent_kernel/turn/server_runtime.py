@@ -52,7 +52,7 @@ from agent_kernel.tools.skills.store import SkillStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.agent_options import TurnNotebook, TurnServices
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
-from agent_kernel.turn.observers import Observer, Observers
+from agent_kernel.turn.observers import Observers, SessionObserver
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
 from agent_kernel.turn.tool_sources import ToolDependencies, create_sources
 from agent_kernel.turn.turn_writer import TurnWriter
@@ -172,7 +172,7 @@ def _observers(settings: Settings) -> Observers:
     """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest if a
     class cannot be loaded."""
     names = [name.strip() for name in settings.observers.split(",") if name.strip()]
-    observers: list[Observer] = []
+    observers: list[SessionObserver] = []
     for name in names:
         try:
             observers.append(_import_class(name)())
