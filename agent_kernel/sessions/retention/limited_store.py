@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
@@ -32,7 +32,7 @@ class _SessionMethod:
         self._name = method.__name__
         self._expired = expired
 
-    def __get__(self, limited: LimitedStore, owner: type[LimitedStore]) -> Callable[..., Awaitable[Any]]:
+    def __get__(self, limited: LimitedStore, owner: type[LimitedStore]) -> Callable[..., Coroutine[Any, Any, Any]]:
         return partial(self._call, limited, getattr(limited.store, self._name))
 
     async def _call(
