@@ -42,7 +42,7 @@ from agent_kernel.sessions.retention.limited_store import LimitedStore, limit_st
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.search.indexer import SearchIndexer
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.store.private_store import is_private, with_private
+from agent_kernel.sessions.store.private_store import PrivateStore, is_private
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
@@ -202,7 +202,7 @@ class Runtime:
         self.engines = NamedEngines(settings, engine, _create_local_engine)
         self.observers = _observers(settings)
         callbacks = [self.observers.notify_expire] if settings.observers else ()
-        self.store = limit_store(with_private(store), RetentionLimits.of(settings), callbacks)
+        self.store = limit_store(PrivateStore(store), RetentionLimits.of(settings), callbacks)
         self.sandbox = sandbox
         self.turn_writer = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)

@@ -296,8 +296,7 @@ def limit_store(
             hint="Unset ttl and max_sessions (limits), or use the store sqlite.",
         )
     retention = Retention(cast(ExpiringStore, store), limits, callbacks, clock=clock)
-    # LimitedStore passes calls of methods that it does not define to the store.
-    return cast(SessionStore, LimitedStore(store, retention))
+    return LimitedStore(store, retention)
 
 
 async def _read_enough(

@@ -102,12 +102,6 @@ class PrivateStore:
         await self._kept.aclose()
 
 
-def with_private(kept: SessionStore) -> SessionStore:
-    """Return a store that holds private sessions in memory and all others in ``kept``. The cast is correct because
-    ``__getattr__`` provides the methods that PrivateStore does not define."""
-    return cast(SessionStore, PrivateStore(kept))
-
-
 def _route(kept: Callable[..., Any], private: Callable[..., Any]) -> Callable[..., Any]:
     def call(*given: Any, **options: Any) -> Any:
         key = session_key_of(given[0]) if given else None
