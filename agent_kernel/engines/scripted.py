@@ -15,7 +15,7 @@ rounds; each model call plays one:
 
 Each model call plays the first round whose conditions the request meets. Calls are left out if the request has no tools
 or its ``tool_choice`` is none. A text ends before the first stop sequence of the request. Each word counts as one
-token.
+token. A request that continues an answer gets the rest of the round's text, without the reasoning.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from agent_kernel.core.continued_answer import beginning_of
 from agent_kernel.core.errors import EngineCrashed, EngineError, InvalidRequest, refuse_fields
 from agent_kernel.core.messages import Message, ToolCall, Usage, parse_arguments
 from agent_kernel.core.protocols import (
@@ -81,20 +82,26 @@ class ScriptedEngine:
 
     def info(self) -> EngineInfo:
         return EngineInfo(
-            "scripted", True, self._context_length, vision=self._vision, state="ready", batches=self._batches
+            "scripted",
+            True,
+            self._context_length,
+            vision=self._vision,
+            state="ready",
+            batches=self._batches,
+            continues=True,
         )
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        started = time.monotonic()
+        started, beginning = time.monotonic(), beginning_of(request)
         self._check(request)
         self.requests.append(request)
         if self._max_recorded is not None:
             del self.requests[: -self._max_recorded]
         script = self._next(_last_user_text(request.messages))
         first = 0.0
-        if reasoning := script.get("reasoning"):
+        if (reasoning := script.get("reasoning")) and not beginning:
             yield ReasoningChunk(reasoning)
-        text, stopped = _cut(script.get("text", ""), request.sampling.stop)
+        text, stopped = _cut(script.get("text", "").removeprefix(beginning), request.sampling.stop)
         pieces = _pieces(text, script.get("deltas", 1))
         for number, piece in enumerate(pieces):
             if "gate" in script and number == len(pieces) // 2:

@@ -10,6 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from pydantic import model_validator
+
 from agent_kernel.core.errors import (
     AgentKernelError,
     EngineError,
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 SESSION_HEADER = "x-session-id"
+CONTINUE = "continue_final_message"
+"""The capability of a model that continues the last message, and the field of a request that demands it. The engine
+``openai_api`` of another server looks for the capability."""
 MAX_SESSION = 512
 """Maximum characters of a session's id, which the engine keeps."""
 FIRST = EngineRequest((Message("user", (Text("Hi"),)),), sampling=Sampling(max_tokens=1))
@@ -86,6 +91,26 @@ class ReplicaOptions:
                 hint="Set it on every node, or in the runtime_env of the application.",
             )
         return key
+
+
+class ReplicaBody(ChatBody):
+    """A request of a replica. With ``continue_final_message``, the last message, of the assistant, is the beginning of
+    the answer, as in vLLM and SGLang."""
+
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+
+    @property
+    def continues(self) -> bool:
+        return bool(self.continue_final_message)
+
+    @model_validator(mode="after")
+    def continued(self) -> ReplicaBody:
+        if self.continues and (self.messages[-1].role != "assistant" or self.messages[-1].tool_calls):
+            raise ValueError(f"{CONTINUE} needs a text of the assistant as the last message")
+        if self.continues and self.add_generation_prompt:
+            raise ValueError(f"add_generation_prompt cannot be true together with {CONTINUE}")
+        return self
 
 
 class ModelReplica:
@@ -144,15 +169,18 @@ class ModelReplica:
         facts = ModelFacts(
             info.model, info.model, self._began, info.host or "agent-kernel", info.state, info.local, info.host
         )
-        return openai_model(facts) | {"context_length": info.context_length or None}
+        more = {"context_length": info.context_length or None, "capabilities": {CONTINUE: info.continues}}
+        return openai_model(facts) | more
 
     async def _complete(self, request: Request) -> Response:
         raw = await _read(request)
         try:
-            body = json_body.parse(ChatBody, raw, json_body.MAX_BODY)
+            body = json_body.parse(ReplicaBody, raw, json_body.MAX_BODY)
         except InvalidRequest as error:
-            raise name_field(error, raw, ChatBody) from error.__cause__
+            raise name_field(error, raw, ReplicaBody) from error.__cause__
         self._check_model(body.model)
+        if body.continues and not self._engine.info().continues:
+            raise InvalidRequest(f"This model does not support {CONTINUE}.", details={"param": CONTINUE})
         session = request.headers.get(SESSION_HEADER, "")[:MAX_SESSION]
         requests = to_engine_requests(body, session)
         turns = [new_id("turn") for _ in requests]
@@ -237,7 +265,7 @@ def _stream(frames: AsyncGenerator[bytes, None]) -> Response:
 # dialect's codec makes the response.
 
 
-def to_engine_requests(body: ChatBody, session: str) -> list[EngineRequest]:
+def to_engine_requests(body: ReplicaBody, session: str) -> list[EngineRequest]:
     """Return the model call for each choice that a request asks for. Raises InvalidRequest for features that need more
     than a model: stored sessions, tools of a server, files, and media that have to be fetched."""
     if body.session_id is not None:
@@ -250,7 +278,7 @@ def to_engine_requests(body: ChatBody, session: str) -> list[EngineRequest]:
             details={"param": "messages"},
         )
     try:
-        turn_request = body.to_turn({})
+        turn_request = body.to_turn({}, continues=body.continues)
     except ValueError as error:
         raise InvalidRequest(f"messages: {error}", details={"param": "messages"}) from error
     if turn_request.server_tools != () or turn_request.files:
@@ -258,10 +286,12 @@ def to_engine_requests(body: ChatBody, session: str) -> list[EngineRequest]:
             "This server runs a model alone and has no tools and no files.",
             hint="Declare your own functions in tools, or send the request to agent-kernel serve.",
         )
-    return [_to_engine_request(choice.request, session) for choice in choices_of(turn_request, body.n or 1)]
+    return [
+        _to_engine_request(choice.request, session, body.continues) for choice in choices_of(turn_request, body.n or 1)
+    ]
 
 
-def _to_engine_request(turn: TurnRequest, session: str) -> EngineRequest:
+def _to_engine_request(turn: TurnRequest, session: str, continues: bool) -> EngineRequest:
     return EngineRequest(
         messages=turn.messages,
         tools=turn.functions,
@@ -270,6 +300,7 @@ def _to_engine_request(turn: TurnRequest, session: str) -> EngineRequest:
         tool_choice=turn.tool_choice,
         parallel_calls=turn.parallel_calls,
         output=turn.output,
+        continues=continues,
     )
 
 

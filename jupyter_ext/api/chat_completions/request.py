@@ -212,10 +212,11 @@ class ChatBody(SamplingFields, AgentFields):
         """Return the URLs of media that have to be fetched."""
         return list(dict.fromkeys(url for message in self.messages for url in message.links))
 
-    def to_turn(self, links: Links) -> DialectRequest:
-        """Return the request for a turn. ``links`` are the fetched media of ``self.links``. Raises Unprocessable, and
-        ValueError for messages that contradict each other, such as a tool result without its call."""
-        parsed = conversation(self.messages, links, alone=self.session_id is not None)
+    def to_turn(self, links: Links, *, continues: bool = False) -> DialectRequest:
+        """Return the request for a turn. ``links`` are the fetched media of ``self.links``. ``continues``: the last
+        message may be the beginning of the answer, which a turn of this server does not continue. Raises Unprocessable,
+        and ValueError for messages that contradict each other, such as a tool result without its call."""
+        parsed = conversation(self.messages, links, alone=self.session_id is not None, continues=continues)
         choice = self._choice()
         request = DialectRequest(
             self.model,

@@ -25,6 +25,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from math import inf
 
+from agent_kernel.core.continued_answer import beginning_of
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, Usage, parse_arguments
 from agent_kernel.core.programs.answer_form import slots_regex
@@ -115,6 +116,8 @@ class Fence:
         """Return the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request. Iterating
         over the chunks raises OutputInvalid if the answer does not fit the requested format."""
         forced = must_call(request)
+        if beginning := beginning_of(request):
+            return self._continue(request, completer, beginning)
         if request.output is not None:
             grammar_of(request.output, request.sampling.max_tokens)  # an error is raised before anything is decoded
         if forced and not _has_python(forced):
@@ -174,6 +177,20 @@ class Fence:
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_round_usage(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
+
+    async def _continue(
+        self, request: EngineRequest, completer: Completer, beginning: str
+    ) -> AsyncGenerator[Chunk, None]:
+        """Yield the rest of the text that begins with ``beginning``, the last message of the request. There is no
+        decision between code and text: the answer is text already."""
+        messages = request.messages[:-1]
+        offered = request.tool_choice != "none" and _has_python(request.tools)
+        _, turns = code_fence_prompt.exchanges(messages)
+        chat = code_fence_prompt.chat(messages, tools=offered, examples=self._examples(turns))
+        prompt = reasoning.without_thinking(await completer.render(chat), self.template) + beginning
+        async with aclosing(self._text(prompt, request, completer, offered)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def _examples(self, turns: Sequence[code_fence_prompt.Exchange]) -> Sequence[ChatMessage]:
         """Return the worked examples for a conversation. They stay the same after the first turn that demands values in
