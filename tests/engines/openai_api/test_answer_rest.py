@@ -78,6 +78,14 @@ def sent_back(chat: Json) -> str:
     return str(chat["messages"][-1]["content"])
 
 
+def pieces_of(text: str) -> list[Json]:
+    return [said(text[at : at + 2]) for at in range(0, len(text), 2)]
+
+
+def line(event: Json) -> bytes:
+    return f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode()
+
+
 class Continuing:
     """Answers with TEXT in pieces of two characters. The stream breaks off after ``cut`` bytes, once; a request that
     continues the text gets the rest."""
@@ -90,10 +98,8 @@ class Continuing:
         begun = str(asked.body["messages"][-1]["content"]) if asked.body.get("continue_final_message") else ""
         assert TEXT.startswith(begun)
         rest = TEXT.removeprefix(begun)
-        pieces = [rest[at : at + 2] for at in range(0, len(rest), 2)]
-        events = [*map(said, pieces), delta("stop"), usage(10 + len(begun), len(rest))]
-        lines = [f"data: {json.dumps(event, ensure_ascii=False)}\n\n".encode() for event in events]
-        whole = b"".join([*lines, b"data: [DONE]\n\n"])
+        events = [*pieces_of(rest), delta("stop"), usage(10 + len(begun), len(rest))]
+        whole = b"".join([*map(line, events), b"data: [DONE]\n\n"])
         cut, self._cut = self._cut, len(whole)
         is_cut = cut < len(whole)
         await raw_stream(whole[:cut] or b": hello\n\n", 0.02, cut=is_cut and not self._closes)(asked, writer)
@@ -112,8 +118,10 @@ async def test_the_text_is_whole_at_whatever_byte_its_stream_breaks_off(closes: 
             assert (used.prompt_tokens, used.completion_tokens) == (10 + counted, len(TEXT) - counted)
             assert not used.estimated
 
-    whole = sum(len(json.dumps(said(TEXT[at : at + 2]), ensure_ascii=False).encode()) + 8 for at in range(0, 36, 2))
-    cuts = range(0, whole - 120, 7)  # 7 is coprime to the lengths of the events: every place within them is met
+    whole = b"".join(map(line, pieces_of(TEXT)))
+    within_characters = [cut for cut in range(len(whole)) if 0x80 <= whole[cut] < 0xC0]
+    cuts = sorted({*range(0, len(whole), 7), *within_characters})
+    assert len(within_characters) == 7
     for begin in range(0, len(cuts), 20):
         await asyncio.gather(*map(answer, cuts[begin : begin + 20]))
 
