@@ -117,7 +117,7 @@ class EngineRequest:
 
     ``session`` is only a hint for caches and fairness. Without ``tools`` the answer is text. ``tool_choice`` is auto,
     none, required, or the name of one of ``tools``. ``output`` constrains text answers, not calls. With ``continues``,
-    the last message is the beginning of the answer: the model continues its text, and the chunks contain only the rest.
+    the last message is the beginning of a text answer: the model continues it, and the chunks contain only the rest.
     ``Engine.stream`` raises InvalidRequest if the fields contradict each other.
     """
 
@@ -129,6 +129,11 @@ class EngineRequest:
     parallel_calls: bool = True
     output: OutputFormat | None = None
     continues: bool = False
+
+    @property
+    def beginning(self) -> str:
+        """The text that the answer continues; empty if the request does not continue one."""
+        return self.messages[-1].text if self.continues else ""
 
     def required_tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools of which the model must call one; empty if it may answer in text. Raises InvalidRequest if

@@ -29,7 +29,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.core.continued_answer import beginning_of
 from agent_kernel.core.errors import EngineCrashed, EngineError, InvalidRequest, refuse_fields
 from agent_kernel.core.messages import Message, ToolCall, Usage, parse_arguments
 from agent_kernel.core.protocols import (
@@ -92,7 +91,7 @@ class ScriptedEngine:
         )
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        started, beginning = time.monotonic(), beginning_of(request)
+        started, beginning = time.monotonic(), request.beginning
         self._check(request)
         self.requests.append(request)
         if self._max_recorded is not None:
@@ -142,6 +141,7 @@ class ScriptedEngine:
             "logit_bias": bool(sampling.logit_bias),
             "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
             "grammar": output is not None and output.kind == "grammar",
+            "continue_final_message": request.continues and (output is not None or bool(request.required_tools())),
         }
         refuse_fields([name for name, is_set in fields.items() if is_set], "the scripted engine")
 

@@ -10,8 +10,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-from pydantic import model_validator
-
 from agent_kernel.core.errors import (
     AgentKernelError,
     EngineError,
@@ -31,7 +29,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.turn.model_call import answer_logprobs, chunk_to_event
 from agent_kernel.turn.server_runtime import build_engine
 from jupyter_ext.api.chat_completions.codec import ChatCodec
-from jupyter_ext.api.chat_completions.request import ChatBody, choices_of
+from jupyter_ext.api.chat_completions.request import CONTINUE, ContinuableBody, choices_of
 from jupyter_ext.api.dialects.merged_streams import merge
 from jupyter_ext.api.dialects.model_list import ModelFacts, openai_model
 from jupyter_ext.api.dialects.openai_errors import openai_error, openai_status
@@ -45,9 +43,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 SESSION_HEADER = "x-session-id"
-CONTINUE = "continue_final_message"
-"""The capability of a model that continues the last message, and the field of a request that demands it. The engine
-``openai_api`` of another server looks for the capability."""
 MAX_SESSION = 512
 """Maximum characters of a session's id, which the engine keeps."""
 FIRST = EngineRequest((Message("user", (Text("Hi"),)),), sampling=Sampling(max_tokens=1))
@@ -91,26 +86,6 @@ class ReplicaOptions:
                 hint="Set it on every node, or in the runtime_env of the application.",
             )
         return key
-
-
-class ReplicaBody(ChatBody):
-    """A request of a replica. With ``continue_final_message``, the last message, of the assistant, is the beginning of
-    the answer, as in vLLM and SGLang."""
-
-    continue_final_message: bool | None = None
-    add_generation_prompt: bool | None = None
-
-    @property
-    def continues(self) -> bool:
-        return bool(self.continue_final_message)
-
-    @model_validator(mode="after")
-    def continued(self) -> ReplicaBody:
-        if self.continues and (self.messages[-1].role != "assistant" or self.messages[-1].tool_calls):
-            raise ValueError(f"{CONTINUE} needs a text of the assistant as the last message")
-        if self.continues and self.add_generation_prompt:
-            raise ValueError(f"add_generation_prompt cannot be true together with {CONTINUE}")
-        return self
 
 
 class ModelReplica:
@@ -175,9 +150,9 @@ class ModelReplica:
     async def _complete(self, request: Request) -> Response:
         raw = await _read(request)
         try:
-            body = json_body.parse(ReplicaBody, raw, json_body.MAX_BODY)
+            body = json_body.parse(ContinuableBody, raw, json_body.MAX_BODY)
         except InvalidRequest as error:
-            raise name_field(error, raw, ReplicaBody) from error.__cause__
+            raise name_field(error, raw, ContinuableBody) from error.__cause__
         self._check_model(body.model)
         if body.continues and not self._engine.info().continues:
             raise InvalidRequest(f"This model does not support {CONTINUE}.", details={"param": CONTINUE})
@@ -265,7 +240,7 @@ def _stream(frames: AsyncGenerator[bytes, None]) -> Response:
 # dialect's codec makes the response.
 
 
-def to_engine_requests(body: ReplicaBody, session: str) -> list[EngineRequest]:
+def to_engine_requests(body: ContinuableBody, session: str) -> list[EngineRequest]:
     """Return the model call for each choice that a request asks for. Raises InvalidRequest for features that need more
     than a model: stored sessions, tools of a server, files, and media that have to be fetched."""
     if body.session_id is not None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from agent_kernel.core.continued_answer import can_continue
 from agent_kernel.core.messages import assistant
 from agent_kernel.core.protocols import EngineRequest
 from agent_kernel.engines.openai_api.request import CONTINUE
@@ -35,8 +34,9 @@ def announces_continuation(listed_model: Mapping[str, Any]) -> bool:
 def has_rest(request: EngineRequest, answer: ResponseBuilder) -> bool:
     """Return whether the rest of ``answer``, which has broken off, can be requested. The incomplete calls of the answer
     do not matter, because no call has run yet. Reasoning that has arrived cannot be sent back as the beginning of an
-    answer."""
-    return not answer.has_reasoned and (can_continue(request) or not answer.sent_back)
+    answer. A text with a required form cannot be continued: servers enforce the form from the first token."""
+    has_form = request.output is not None or bool(request.required_tools())
+    return not answer.has_reasoned and not (answer.sent_back and has_form)
 
 
 def rest_request(request: EngineRequest, answer: ResponseBuilder) -> EngineRequest:
@@ -47,7 +47,7 @@ def rest_request(request: EngineRequest, answer: ResponseBuilder) -> EngineReque
         return request
     messages, limit = request.messages, request.sampling.max_tokens
     if request.continues:
-        messages, text = messages[:-1], messages[-1].text + text
+        messages, text = messages[:-1], request.beginning + text
     sampling = request.sampling
     if limit is not None:
         sampling = replace(sampling, max_tokens=max(1, limit - answer.received_tokens))

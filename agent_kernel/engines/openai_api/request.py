@@ -12,7 +12,6 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.core.continued_answer import beginning_of
 from agent_kernel.core.messages import Media, Message, ToolCall, strict_call_id
 from agent_kernel.core.protocols import EngineRequest, OutputFormat
 
@@ -47,7 +46,7 @@ def encode(
             body["parallel_tool_calls"] = False
     if request.output is not None:
         body |= _format(request.output)
-    if beginning_of(request):
+    if request.continues:
         body |= {CONTINUE: True, "add_generation_prompt": False}
     return body
 

@@ -13,7 +13,7 @@ from agent_kernel.core.errors import EngineError
 from agent_kernel.core.messages import ToolCall, parse_arguments, strict_call_id
 from agent_kernel.core.protocols import Chunk, EngineRequest, ReasoningChunk, TextChunk, TokenLogprob
 from agent_kernel.engines.openai_api.endpoint_client import END
-from agent_kernel.engines.openai_api.text_seam import TextSeam, without_end
+from agent_kernel.engines.openai_api.text_seam import AnswerRestarted, TextSeam, without_end
 
 MAX_CALLS = 128
 MAX_TOKENS = 1 << 40
@@ -152,6 +152,9 @@ class ResponseBuilder:
         thought = next((text for name in REASONING if (text := _clean(delta.get(name)))), "")
         text, more = _content(delta.get("content"))
         thought, text = thought + more, text + _clean(delta.get("refusal"))
+        if thought and self._seam.is_rest:
+            # The server takes the request for a new answer, or parses the rest of the text as reasoning.
+            raise AnswerRestarted
         if thought:
             self.has_reasoned = True
             chunks.append(ReasoningChunk(thought))

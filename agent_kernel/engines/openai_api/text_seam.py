@@ -11,7 +11,7 @@ COMPARED = 40
 
 
 class AnswerRestarted(Exception):
-    """The server has begun the answer again in place of continuing it."""
+    """The server has begun another answer in place of continuing the text."""
 
 
 class TextSeam:
@@ -28,6 +28,11 @@ class TextSeam:
         self._held = ""
         self._logprobs: tuple[TokenLogprob, ...] = ()
         self._is_joined = not self._beginning
+
+    @property
+    def is_rest(self) -> bool:
+        """Whether there is text before the pieces."""
+        return bool(self._beginning)
 
     def push(self, text: str, logprobs: tuple[TokenLogprob, ...] = ()) -> TextChunk | None:
         """Return the text that can be delivered now, or None. Raises AnswerRestarted."""

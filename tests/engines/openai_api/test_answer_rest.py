@@ -191,9 +191,17 @@ async def test_a_server_that_refuses_the_rest_ends_the_answer_with_the_error_of_
     assert len(server.chats) == (3 if "continue" in str(refusal) else 2), "a field that was refused is not sent again"
 
 
-@pytest.mark.parametrize("pieces", [["One two three four."], ["On", "e two", " three four."], ["\n", "One two three"]])
-async def test_a_server_that_begins_the_answer_again_adds_nothing_to_it(pieces: Sequence[str]) -> None:
-    again = sse(*map(said, pieces), delta("stop"))
+@pytest.mark.parametrize(
+    "events",
+    [
+        [said("One two three four.")],
+        [said("On"), said("e two"), said(" three four.")],
+        [said("\n"), said("One two three")],
+        [delta(reasoning="Hm."), said("Two three.")],
+    ],
+)
+async def test_a_server_that_begins_the_answer_again_adds_nothing_to_it(events: Sequence[Json]) -> None:
+    again = sse(*events, delta("stop"))
     async with WireServer([lost(said("One two "), said("three")), again, again], models=[VLLM]) as server:
         engine, seen = engine_of(server), list[Chunk]()
         with pytest.raises(EngineError, match="was lost in the middle of the answer"):
@@ -308,21 +316,3 @@ async def test_a_request_that_continues_an_answer_is_continued_from_its_own_rest
         await engine.aclose()
     assert text_of(chunks) == " two three"
     assert [sent_back(chat) for chat in server.chats] == ["One", "One two"]
-
-
-@pytest.mark.parametrize(
-    ("messages", "options"),
-    [
-        ([user("x")], {}),
-        ([user("x"), assistant("")], {}),
-        ([user("x"), assistant("One")], {"output": OutputFormat("json_object")}),
-        ([user("x"), assistant("One")], {"tools": (PYTHON,), "tool_choice": "required"}),
-    ],
-)
-async def test_what_cannot_be_continued_is_refused(messages: Any, options: Json) -> None:
-    async with WireServer([sse(said("x"))], models=[VLLM]) as server:
-        engine = engine_of(server)
-        with pytest.raises(InvalidRequest, match="continued"):
-            await ask(engine, *messages, continues=True, **options)
-        await engine.aclose()
-    assert server.chats == []

@@ -142,6 +142,11 @@ async def test_a_replica_whose_engine_does_not_continue_answers_says_so(tmp_path
     ("body", "status", "words"),
     [
         ({"continue_final_message": True}, 400, "continue_final_message needs a text of the assistant"),
+        (
+            {"messages": [*HI, {"role": "assistant", "content": ""}], "continue_final_message": True},
+            400,
+            "continue_final_message needs a text of the assistant",
+        ),
         ({"messages": [*HI, {"role": "assistant", "content": "a"}]}, 400, "ends with a message of the assistant"),
         (
             {

@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from agent_kernel.core.continued_answer import beginning_of
 from agent_kernel.core.messages import Message, ToolCall, Usage, assistant, parse_arguments, tool_result
 from agent_kernel.core.protocols import (
     CallChunk,
@@ -105,7 +104,7 @@ class Native:
     async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request, and
         OutputInvalid for an answer that does not fit the requested format."""
-        forced, beginning = must_call(request), beginning_of(request)
+        forced, beginning = must_call(request), request.beginning
         template = await self._template(completer)
         ends = {template.end, *(tag for tag in ENDS if tag in self._loaded.template)} - {""}
         answer = NativeRound(request, completer, template, self._written, tuple(ends))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
-from agent_kernel.core.messages import Message, assistant, user
+from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, OutputFormat, TextChunk, ToolSpec
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import Fence
 from agent_kernel.engines.local.tool_calling.native_protocol import Native
@@ -72,13 +73,9 @@ async def test_a_call_may_follow_the_text_that_is_continued() -> None:
 
 @pytest.mark.parametrize("name", ["native", "fence"])
 @pytest.mark.parametrize(
-    ("messages", "output"), [(HALF[:1], None), (HALF, OutputFormat("json_object")), ((*HALF, user("Go on.")), None)]
+    "options", [{"output": OutputFormat("json_object")}, {"tools": (PYTHON,), "tool_choice": "required"}]
 )
-async def test_what_cannot_be_continued_is_refused(
-    name: str, messages: tuple[Message, ...], output: OutputFormat | None
-) -> None:
+async def test_an_answer_with_a_required_form_is_not_continued(name: str, options: dict[str, Any]) -> None:
     rest = backend_of(chat_templates.HERMES, "x")
-    with pytest.raises(InvalidRequest, match="continued"):
-        await chunks_of(
-            protocol_of(name, rest), rest.completer(), EngineRequest(messages, output=output, continues=True)
-        )
+    with pytest.raises(InvalidRequest, match="cannot be continued"):
+        await chunks_of(protocol_of(name, rest), rest.completer(), EngineRequest(HALF, continues=True, **options))
