@@ -190,7 +190,11 @@ class OpenAIEngine:
                 fault = failed
             if answer.has_begun and broken is None:
                 broken = self._final_error(fault.error, begun=True)
-            is_possible = has_rest(request, answer) and not (answer.sent_back and self._continues is False)
+            is_possible = (
+                not answer.finished
+                and has_rest(request, answer)
+                and not (answer.sent_back and self._continues is False)
+            )
             pause = retries.pause(fault) if is_possible else None
             if pause is None:
                 raise broken or self._final_error(fault.error, begun=False) from None
