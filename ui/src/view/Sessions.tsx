@@ -91,7 +91,9 @@ function SessionRow({ row }: { row: Row }) {
         <div class="ak-session-open">
           <span class="ak-session-title">{trans.__("Uploaded files")}</span>
           <span class="ak-session-facts">
-            {trans.__("The files that you attached to messages. Conversations have copies of their own.")}
+            {trans.__(
+              "Files that you attached before the first message of a conversation. The conversation has copies of its own.",
+            )}
           </span>
         </div>
         <div class="ak-session-acts">{deletion}</div>
