@@ -268,8 +268,3 @@ def from_json(body: Mapping[str, Any]) -> AgentKernelError:
     """Build the error from the result of its ``to_json``. An unknown code becomes a plain ``AgentKernelError``."""
     kind = BY_CODE.get(str(body.get("code")), AgentKernelError)
     return kind(str(body.get("message", "")), hint=str(body.get("hint", "")), details=body.get("details") or {})
-
-
-def cause_of(error: Exception) -> str:
-    """Return the text of an error; for one of the system without its number and its file, which the message names."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)

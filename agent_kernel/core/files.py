@@ -89,15 +89,14 @@ class ProducedFile:
     """A file that a tool produced and that is not stored yet. ``data`` is its bytes or the path of a file with them; a
     file that does not exist has an ``error`` code.
 
-    ``declared`` is true if the file was requested by name, and false if it was found in the work directory. ``root`` is
-    a directory to which other programs write. A path below it is read without following links that lead out of it.
+    ``root`` is a directory to which other programs write. A path below it is read without following links that lead out
+    of it.
     """
 
     name: str
     data: bytes | Path = b""
     format: str = ""
     error: str = ""
-    declared: bool = False
     root: Path | None = None
 
 

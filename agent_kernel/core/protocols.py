@@ -116,8 +116,9 @@ class EngineRequest:
     """One model call.
 
     ``session`` is only a hint for caches and fairness. Without ``tools`` the answer is text. ``tool_choice`` is auto,
-    none, required, or the name of one of ``tools``. ``output`` constrains text answers, not calls. ``Engine.stream``
-    raises InvalidRequest if the fields contradict each other.
+    none, required, or the name of one of ``tools``. ``output`` constrains text answers, not calls. With ``continues``,
+    the last message is the beginning of a text answer: the model continues it, and the chunks contain only the rest.
+    ``Engine.stream`` raises InvalidRequest if the fields contradict each other.
     """
 
     messages: tuple[Message, ...]
@@ -127,6 +128,12 @@ class EngineRequest:
     tool_choice: str = "auto"
     parallel_calls: bool = True
     output: OutputFormat | None = None
+    continues: bool = False
+
+    @property
+    def beginning(self) -> str:
+        """The text that the answer continues; empty if the request does not continue one."""
+        return self.messages[-1].text if self.continues else ""
 
     def required_tools(self) -> tuple[ToolSpec, ...]:
         """Return the tools of which the model must call one; empty if it may answer in text. Raises InvalidRequest if
@@ -212,7 +219,7 @@ class EngineInfo:
     ``context_length`` is in tokens, 0 if unknown. ``state`` is unloaded, loading, ready or failed. ``host`` is the
     machine that receives the conversation if the engine is not ``local``. If ``batches`` is true, the engine decodes
     requests together that arrive together and begin with the same messages, which costs a fraction of decoding them one
-    after another.
+    after another. ``continues`` says whether the engine accepts requests with ``EngineRequest.continues``.
     """
 
     model: str
@@ -223,6 +230,7 @@ class EngineInfo:
     details: Mapping[str, Any] = field(default_factory=dict)
     host: str = ""
     batches: bool = False
+    continues: bool = False
 
 
 class Engine(Protocol):

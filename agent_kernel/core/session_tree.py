@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media
-from agent_kernel.core.session import Branch, Item, Session, Summary, Turn
+from agent_kernel.core.session import Branch, Item, Session, SessionKey, Summary, Turn
 
 AFTER_EVERY_SEQ = 2**62
 """A number that is larger than the seq of every item."""
@@ -171,3 +171,11 @@ def resolve_branches(
         since, head, count = before[end]
         own = seqs.get(end, ())
         yield replace(branch, since=since, head=own[-1] if own else head, turns=count + len(opened.get(end, ())))
+
+
+def session_key_of(value: object) -> SessionKey | None:
+    """Return the key of the session to which a key, a turn, a summary or a whole session belongs; None for any other
+    value, such as a namespace."""
+    owner = getattr(value, "session", value)
+    key = getattr(owner, "key", owner)
+    return key if isinstance(key, SessionKey) else None

@@ -10,11 +10,11 @@ import struct
 import zlib
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from agent_kernel.core.errors import AgentKernelError
-from agent_kernel.core.messages import Media, ToolCall, user
+from agent_kernel.core.messages import Media, ToolCall, assistant, user
 from agent_kernel.core.protocols import (
     CallChunk,
     Chunk,
@@ -42,6 +42,7 @@ ADD = ToolSpec(
     },
     kind="probe",
 )
+COUNT = "Count from 1 to 20, with commas between."
 SUM = "What is 1234 + 8765? Use the tool."
 STRIPES = "Name the colours of the three stripes of this picture, from left to right. Only the colours."
 COLOURS = {
@@ -109,7 +110,7 @@ class Probe:
     async def findings(self) -> list[Finding]:
         """Send the requests and return one finding per feature. If the first request fails, send no others and return
         only its finding."""
-        counted = await self._ask("Count from 1 to 20, with commas between.")
+        counted = await self._ask(COUNT)
         if counted.error:
             return [Finding("answers", "lacks", counted.error)]
         entries = [
@@ -120,6 +121,7 @@ class Probe:
             await self._tool_choice(),
             await self._response_format(),
             await self._images(),
+            await self._continuation(),
         ]
         not_sent = self._engine.info().details.get("not_sent")
         return [*entries, *([Finding("fields", "lacks", f"refused: {', '.join(not_sent)}")] if not_sent else [])]
@@ -174,18 +176,34 @@ class Probe:
         off = "" if self._engine.info().vision or not seen else "; set vision of this engine to true"
         return Finding("images", "ok" if seen else "unsure", detail + off)
 
+    async def _continuation(self) -> Finding:
+        """Test whether the server continues an answer, so that one whose stream breaks off can go on."""
+        reply = await self._ask(COUNT, continues="1, 2, 3, 4, 5, 6, 7,")
+        works = reply.text.lstrip().startswith("8")
+        off = "" if self._engine.info().continues or not works else "; set continues of this engine to true"
+        finding = _finding("continuation", reply, works=works, otherwise=f"the answer goes on: {_short(reply.text)}")
+        return replace(finding, detail=finding.detail + off)
+
     async def _ask(
         self,
         prompt: str,
         media: Sequence[Media] = (),
         *,
+        continues: str = "",
         tools: tuple[ToolSpec, ...] = (),
         tool_choice: str = "auto",
         output: OutputFormat | None = None,
     ) -> ProbeReply:
         sampling = Sampling(temperature=0, max_tokens=128)
+        messages = (user(prompt, media), *([assistant(continues)] if continues else []))
         request = EngineRequest(
-            (user(prompt, media),), tools, sampling, session="probe", tool_choice=tool_choice, output=output
+            messages,
+            tools,
+            sampling,
+            session="probe",
+            tool_choice=tool_choice,
+            output=output,
+            continues=bool(continues),
         )
         reply, engine = ProbeReply(), self._vision_engine if media else self._engine
         try:

@@ -15,7 +15,7 @@ rounds; each model call plays one:
 
 Each model call plays the first round whose conditions the request meets. Calls are left out if the request has no tools
 or its ``tool_choice`` is none. A text ends before the first stop sequence of the request. Each word counts as one
-token.
+token. A request that continues an answer gets the rest of the round's text, without the reasoning.
 """
 
 from __future__ import annotations
@@ -81,20 +81,26 @@ class ScriptedEngine:
 
     def info(self) -> EngineInfo:
         return EngineInfo(
-            "scripted", True, self._context_length, vision=self._vision, state="ready", batches=self._batches
+            "scripted",
+            True,
+            self._context_length,
+            vision=self._vision,
+            state="ready",
+            batches=self._batches,
+            continues=True,
         )
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
-        started = time.monotonic()
+        started, beginning = time.monotonic(), request.beginning
         self._check(request)
         self.requests.append(request)
         if self._max_recorded is not None:
             del self.requests[: -self._max_recorded]
         script = self._next(_last_user_text(request.messages))
         first = 0.0
-        if reasoning := script.get("reasoning"):
+        if (reasoning := script.get("reasoning")) and not beginning:
             yield ReasoningChunk(reasoning)
-        text, stopped = _cut(script.get("text", ""), request.sampling.stop)
+        text, stopped = _cut(script.get("text", "").removeprefix(beginning), request.sampling.stop)
         pieces = _pieces(text, script.get("deltas", 1))
         for number, piece in enumerate(pieces):
             if "gate" in script and number == len(pieces) // 2:
@@ -135,6 +141,7 @@ class ScriptedEngine:
             "logit_bias": bool(sampling.logit_bias),
             "reasoning_effort": sampling.reasoning_effort not in (None, "none"),
             "grammar": output is not None and output.kind == "grammar",
+            "continue_final_message": request.continues and (output is not None or bool(request.required_tools())),
         }
         refuse_fields([name for name, is_set in fields.items() if is_set], "the scripted engine")
 

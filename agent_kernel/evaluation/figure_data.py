@@ -10,28 +10,11 @@ import base64
 import binascii
 import json
 import struct
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 MARK = "FigureData"
 """Key of the PNG metadata that contains the description of the figure."""
-
-SHOWN: list[dict[str, Any]] = []
-"""Descriptions of all figures that were rendered since ``watch`` was called."""
-
-
-def watch() -> None:
-    """From now on, whenever a figure is rendered, append its description to SHOWN."""
-    import matplotlib.figure
-
-    render = matplotlib.figure.Figure.savefig
-
-    def savefig(self: Any, *args: Any, **kwargs: Any) -> None:
-        render(self, *args, **kwargs)
-        SHOWN.append(describe(self))
-
-    setattr(matplotlib.figure.Figure, "savefig", savefig)  # noqa: B010  an assignment is no method to mypy
 
 
 def mark_figures() -> None:
@@ -45,13 +28,7 @@ def mark_figures() -> None:
             kwargs["metadata"] = {**(kwargs.get("metadata") or {}), MARK: json.dumps(describe(self.figure))}
         return render(self, filename, *args, **kwargs)
 
-    setattr(matplotlib.backend_bases.FigureCanvasBase, "print_figure", print_figure)  # noqa: B010  as above
-
-
-def open_figures() -> list[dict[str, Any]]:
-    """Return the descriptions of the pyplot figures that are still open."""
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    return [describe(pyplot.figure(number)) for number in pyplot.get_fignums()] if pyplot else []
+    setattr(matplotlib.backend_bases.FigureCanvasBase, "print_figure", print_figure)  # noqa: B010  mypy refuses an assignment
 
 
 def read_mark(png: str) -> dict[str, Any] | None:

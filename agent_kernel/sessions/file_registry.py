@@ -249,21 +249,18 @@ class FileRegistry:
     async def sessions_of(self, namespace: str, id: str) -> list[SessionKey]:
         return await self._store.sessions_of_file(namespace, id)
 
-    async def everywhere(
-        self, namespace: str, limit: int | None, among: frozenset[str] | None
-    ) -> list[tuple[SessionKey, File]]:
-        """Return at most ``limit`` files of a namespace with their sessions, newest first. ``among`` are the ids of the
-        sessions to read (None: all)."""
+    async def everywhere(self, namespace: str, among: frozenset[str] | None) -> list[tuple[SessionKey, File]]:
+        """Return the files of a namespace with their sessions, newest first. ``among`` are the ids of the sessions to
+        read (None: all)."""
         entries = await self._store.all_files(namespace, sessions=among)
-        current = [(key, file) for key, file in entries if await self._is_current(key, file)]
-        return current if limit is None else current[:limit]
+        return [(key, file) for key, file in entries if await self._is_current(key, file)]
 
     async def remove(self, key: SessionKey, id: str) -> bool:
         return await self._store.remove_file(key, id)
 
     async def expire(self, namespace: str) -> None:
         """Remove the files that have expired. An expired file is hidden from readers even before it is removed."""
-        await self.everywhere(namespace, None, None)
+        await self.everywhere(namespace, None)
 
     async def _is_current(self, key: SessionKey, file: File) -> bool:
         """Remove the file if it has expired. Returns whether it has not expired."""

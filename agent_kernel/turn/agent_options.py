@@ -13,7 +13,7 @@ from agent_kernel.tools.base.callbacks import Callback
 from agent_kernel.tools.base.notebook_access import NotebookAccess
 from agent_kernel.tools.base.tool_source import ToolSource
 from agent_kernel.turn.input_hook import InputHook
-from agent_kernel.turn.observers import Observer, Observers
+from agent_kernel.turn.observers import Observers, SessionObserver
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
 from agent_kernel.turn.turn_writer import TurnWriter
 
@@ -36,7 +36,7 @@ class AgentOptions(TypedDict, total=False):
     metadata: Mapping[str, Any] | None
     input_hook: InputHook | None
     history_limit: int | None
-    observers: Observers | Sequence[Observer]
+    observers: Observers | Sequence[SessionObserver]
     check_numbers: bool
     effort: Effort
 

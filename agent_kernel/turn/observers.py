@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from agent_kernel.core.session import Session
 
@@ -19,7 +19,8 @@ log = logging.getLogger(__name__)
 
 
 class SessionObserver:
-    """Base class of observers; override the methods you need. Each may be a coroutine.
+    """Base class of observers; override the methods you need. Each may be a coroutine. An observer with all four
+    methods need not inherit from it.
 
     Methods run on the server's event loop, one after another, within the turn: a method that blocks delays the turn.
     ``run_id`` is the id of the turn.
@@ -40,22 +41,10 @@ class SessionObserver:
         a turn only waits for another one."""
 
 
-class Observer(Protocol):
-    """The interface of an observer: the four methods of SessionObserver, without inheritance."""
-
-    def on_session_load(self, run_id: str, session_id: str, message_count: int) -> HookResult: ...
-
-    def on_session_save(self, run_id: str, session_id: str, message_count: int) -> HookResult: ...
-
-    def on_session_expire(self, session: Session) -> HookResult: ...
-
-    def on_conflict(self, session_id: str, error: Exception) -> HookResult: ...
-
-
 class Observers:
     """Calls all observers in order. No method raises, except when its caller is cancelled."""
 
-    def __init__(self, observers: Iterable[Observer] = ()) -> None:
+    def __init__(self, observers: Iterable[SessionObserver] = ()) -> None:
         self._observers = tuple(observers)
 
     async def notify_load(self, run_id: str, session_id: str, message_count: int) -> None:

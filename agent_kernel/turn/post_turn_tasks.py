@@ -74,10 +74,6 @@ class PostTurnTasks:
         if self.compactor.policy.auto or answered.key in self._ruled:
             self._errands.start(answered.key, self._follow(answered, engine))
 
-    def busy(self, key: SessionKey) -> bool:
-        """Return whether a task of this session is running."""
-        return self._errands.is_running(key)
-
     async def give_way(self, key: SessionKey) -> None:
         """Cancel the task of a session, because a turn begins."""
         await self._errands.give_way(key)
@@ -177,9 +173,6 @@ class BackgroundTasks:
     def __init__(self) -> None:
         self._tasks: dict[SessionKey, asyncio.Task[Any]] = {}
         self._closed = False
-
-    def is_running(self, key: SessionKey) -> bool:
-        return key in self._tasks
 
     def start(self, key: SessionKey, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
         """Start a task. Returns None, and closes ``work``, if another task of this session runs or after ``aclose``."""

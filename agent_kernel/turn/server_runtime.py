@@ -42,7 +42,7 @@ from agent_kernel.sessions.retention.limited_store import LimitedStore, limit_st
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.search.indexer import SearchIndexer
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.store.private_store import is_private, with_private
+from agent_kernel.sessions.store.private_store import PrivateStore, is_private
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
@@ -52,7 +52,7 @@ from agent_kernel.tools.skills.store import SkillStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.agent_options import TurnNotebook, TurnServices
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
-from agent_kernel.turn.observers import Observer, Observers
+from agent_kernel.turn.observers import Observers, SessionObserver
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
 from agent_kernel.turn.tool_sources import ToolDependencies, create_sources
 from agent_kernel.turn.turn_writer import TurnWriter
@@ -172,7 +172,7 @@ def _observers(settings: Settings) -> Observers:
     """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest if a
     class cannot be loaded."""
     names = [name.strip() for name in settings.observers.split(",") if name.strip()]
-    observers: list[Observer] = []
+    observers: list[SessionObserver] = []
     for name in names:
         try:
             observers.append(_import_class(name)())
@@ -202,7 +202,7 @@ class Runtime:
         self.engines = NamedEngines(settings, engine, _create_local_engine)
         self.observers = _observers(settings)
         callbacks = [self.observers.notify_expire] if settings.observers else ()
-        self.store = limit_store(with_private(store), RetentionLimits.of(settings), callbacks)
+        self.store = limit_store(PrivateStore(store), RetentionLimits.of(settings), callbacks)
         self.sandbox = sandbox
         self.turn_writer = TurnWriter(self.store, redactor=Redactor.of(settings), transcripts=_transcripts(settings))
         policy = CompactionPolicy(auto=settings.compaction == "auto", threshold=settings.compaction_threshold)

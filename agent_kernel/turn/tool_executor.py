@@ -232,7 +232,7 @@ def _revise(tool: Tool, call: ToolCall, text: str) -> ToolCall:
 
 
 def _not_produced(requested: RequestedFile) -> ProducedFile:
-    return ProducedFile(requested.path, format=requested.format, error=NOT_PRODUCED, declared=True)
+    return ProducedFile(requested.path, format=requested.format, error=NOT_PRODUCED)
 
 
 def _absent(output: ToolOutput) -> list[File]:

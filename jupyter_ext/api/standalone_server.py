@@ -15,7 +15,6 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from jupyter_server.base.websocket import WS_PING_INTERVAL
 from jupyter_server.serverapp import ServerApp
 from tornado.netutil import bind_sockets
 from traitlets import default
@@ -135,9 +134,6 @@ class HeadlessServer(ServerApp):
         web_app: Any = self.web_app
         web_app.settings[LINK_SETTING] = self.link
         web_app.settings[TOKEN_PLACE_SETTING] = self._token_place
-        # tornado would change Jupyter's default to this value by itself, and print a warning when the first page
-        # connects.
-        web_app.settings.setdefault("ws_ping_timeout", WS_PING_INTERVAL)
         web_app.add_handlers(".*$", [*page, *routes.mount(self.base_url), nothing])
 
     def init_httpserver(self) -> None:

@@ -29,7 +29,7 @@ from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.turn.model_call import answer_logprobs, chunk_to_event
 from agent_kernel.turn.server_runtime import build_engine
 from jupyter_ext.api.chat_completions.codec import ChatCodec
-from jupyter_ext.api.chat_completions.request import ChatBody, choices_of
+from jupyter_ext.api.chat_completions.request import CONTINUE, ContinuableBody, choices_of
 from jupyter_ext.api.dialects.merged_streams import merge
 from jupyter_ext.api.dialects.model_list import ModelFacts, openai_model
 from jupyter_ext.api.dialects.openai_errors import openai_error, openai_status
@@ -144,15 +144,18 @@ class ModelReplica:
         facts = ModelFacts(
             info.model, info.model, self._began, info.host or "agent-kernel", info.state, info.local, info.host
         )
-        return openai_model(facts) | {"context_length": info.context_length or None}
+        more = {"context_length": info.context_length or None, "capabilities": {CONTINUE: info.continues}}
+        return openai_model(facts) | more
 
     async def _complete(self, request: Request) -> Response:
         raw = await _read(request)
         try:
-            body = json_body.parse(ChatBody, raw, json_body.MAX_BODY)
+            body = json_body.parse(ContinuableBody, raw, json_body.MAX_BODY)
         except InvalidRequest as error:
-            raise name_field(error, raw, ChatBody) from error.__cause__
+            raise name_field(error, raw, ContinuableBody) from error.__cause__
         self._check_model(body.model)
+        if body.continues and not self._engine.info().continues:
+            raise InvalidRequest(f"This model does not support {CONTINUE}.", details={"param": CONTINUE})
         session = request.headers.get(SESSION_HEADER, "")[:MAX_SESSION]
         requests = to_engine_requests(body, session)
         turns = [new_id("turn") for _ in requests]
@@ -237,7 +240,7 @@ def _stream(frames: AsyncGenerator[bytes, None]) -> Response:
 # dialect's codec makes the response.
 
 
-def to_engine_requests(body: ChatBody, session: str) -> list[EngineRequest]:
+def to_engine_requests(body: ContinuableBody, session: str) -> list[EngineRequest]:
     """Return the model call for each choice that a request asks for. Raises InvalidRequest for features that need more
     than a model: stored sessions, tools of a server, files, and media that have to be fetched."""
     if body.session_id is not None:
@@ -250,7 +253,7 @@ def to_engine_requests(body: ChatBody, session: str) -> list[EngineRequest]:
             details={"param": "messages"},
         )
     try:
-        turn_request = body.to_turn({})
+        turn_request = body.to_turn({}, continues=body.continues)
     except ValueError as error:
         raise InvalidRequest(f"messages: {error}", details={"param": "messages"}) from error
     if turn_request.server_tools != () or turn_request.files:
@@ -258,10 +261,12 @@ def to_engine_requests(body: ChatBody, session: str) -> list[EngineRequest]:
             "This server runs a model alone and has no tools and no files.",
             hint="Declare your own functions in tools, or send the request to agent-kernel serve.",
         )
-    return [_to_engine_request(choice.request, session) for choice in choices_of(turn_request, body.n or 1)]
+    return [
+        _to_engine_request(choice.request, session, body.continues) for choice in choices_of(turn_request, body.n or 1)
+    ]
 
 
-def _to_engine_request(turn: TurnRequest, session: str) -> EngineRequest:
+def _to_engine_request(turn: TurnRequest, session: str, continues: bool) -> EngineRequest:
     return EngineRequest(
         messages=turn.messages,
         tools=turn.functions,
@@ -270,6 +275,7 @@ def _to_engine_request(turn: TurnRequest, session: str) -> EngineRequest:
         tool_choice=turn.tool_choice,
         parallel_calls=turn.parallel_calls,
         output=turn.output,
+        continues=continues,
     )
 
 

@@ -94,7 +94,7 @@ def main() -> None:
         "tokens": model.tokens,
         "turns": told,
         "holds": _holds(task["holds"], state) if task["holds"] else None,
-        "draws": _draws(task["draws"], figures.open_figures(), state) if task["draws"] else None,
+        "draws": _draws(task["draws"], _open_figures(figures), state) if task["draws"] else None,
     }
     out.write(json.dumps(body) + "\n")
     out.flush()
@@ -147,6 +147,11 @@ def _modules() -> dict[str, Any]:
         "datetime": datetime,
         "pd": importlib.import_module("pandas"),
     }
+
+
+def _open_figures(figure_data: Any) -> list[dict[str, Any]]:
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    return [figure_data.describe(pyplot.figure(number)) for number in pyplot.get_fignums()] if pyplot else []
 
 
 def _close_figures() -> None:

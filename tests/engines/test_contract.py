@@ -61,8 +61,11 @@ async def engine(request: pytest.FixtureRequest) -> AsyncGenerator[Engine, None]
     await made.aclose()
 
 
-async def ask_engine(engine: Engine, *messages: Message, tokens: int = 24) -> list[Chunk]:
-    request = EngineRequest(messages, sampling=Sampling(max_tokens=tokens), session="contract")
+async def ask_engine(
+    engine: Engine, *messages: Message, tokens: int = 24, greedy: bool = False, continues: bool = False
+) -> list[Chunk]:
+    sampling = Sampling(max_tokens=tokens, temperature=0 if greedy else None)
+    request = EngineRequest(messages, sampling=sampling, session="contract", continues=continues)
     async with aclosing(engine.stream(request)) as chunks:
         return [chunk async for chunk in chunks]
 
@@ -112,6 +115,16 @@ async def test_the_second_turn_reuses_the_first(engine: Engine) -> None:
     end = instance_of(EndChunk, (await ask_engine(engine, STORY, assistant(first), user("Go on.")))[-1])
 
     assert 0 < end.usage.reused_tokens < end.usage.prompt_tokens
+
+
+@pytest.mark.parametrize("engine", ["scripted", "local"], indirect=True)  # another server may not continue answers
+async def test_the_rest_of_an_answer_is_what_the_whole_answer_has_there(engine: Engine) -> None:
+    assert engine.info().continues
+    whole = text_of(await ask_engine(engine, STORY, greedy=True))
+    beginning = whole[: whole.rindex(" ", 0, len(whole) // 2)]
+    rest = await ask_engine(engine, STORY, assistant(beginning), greedy=True, continues=True)
+
+    assert f"{beginning}{text_of(rest)}".startswith(whole)
 
 
 async def test_requests_at_once_each_get_their_own_answer(engine: Engine) -> None:

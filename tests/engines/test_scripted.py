@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import EngineCrashed, EngineError, InvalidRequest
-from agent_kernel.core.messages import user
+from agent_kernel.core.messages import assistant, user
 from agent_kernel.core.protocols import (
     CallChunk,
     Chunk,
@@ -149,6 +149,16 @@ async def test_code_is_completed_by_the_round_that_fits_and_turns_do_not_play_it
     assert await completed("sum(values) / ") == await completed("sum(values) / ")
     assert await completed("x") == [Filling(silence="unsupported")]
     assert TextChunk("Hello.") in await play_round(engine)
+
+
+async def test_a_round_that_continues_an_answer_plays_the_rest_of_its_text() -> None:
+    engine = ScriptedEngine([{"text": "one two three", "deltas": 2, "reasoning": "Hm.", "loop": True}])
+    request = EngineRequest((user("count"), assistant("one two")), continues=True)
+    async with aclosing(engine.stream(request)) as stream:
+        *chunks, end = [chunk async for chunk in stream]
+    assert chunks == [TextChunk(" th"), TextChunk("ree")]
+    assert instance_of(EndChunk, end).usage.completion_tokens == 1
+    assert engine.info().continues
 
 
 async def test_a_server_keeps_few_requests_and_sessions() -> None:

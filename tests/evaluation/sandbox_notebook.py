@@ -9,10 +9,17 @@ from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.session import SessionKey
 from agent_kernel.evaluation import figure_data
 
-INSTALLED = (
-    "import sys, types as _t\n_m = _t.ModuleType('figure_data')\nexec({source!r}, _m.__dict__)\n"
-    "sys.modules['figure_data'] = _m\n_m.watch()"
-)
+INSTALLED = """
+import matplotlib.figure as _f, sys, types as _t
+_m = sys.modules['figure_data'] = _t.ModuleType('figure_data')
+exec({source!r}, _m.__dict__)
+_m.SHOWN = []
+def _savefig(self, *args, _render=_f.Figure.savefig, _m=_m, **kwargs):
+    _render(self, *args, **kwargs)
+    _m.SHOWN.append(_m.describe(self))
+_f.Figure.savefig = _savefig
+"""
+"""Keeps the description of each figure that is rendered."""
 
 
 class SandboxNotebook:

@@ -13,7 +13,7 @@ from agent_kernel.sessions.retention.limited_store import limit_store
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.store.private_store import with_private
+from agent_kernel.sessions.store.private_store import PrivateStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.talk import Clock
 
@@ -25,7 +25,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) ->
         "memory": lambda: MemoryStore(clock=clock),
         "sqlite": lambda: SqliteStore(tmp_path / "s.db", clock=clock),
         "files": lambda: FilesStore(tmp_path / "files", clock=clock),
-        "limited": lambda: limit_store(with_private(MemoryStore(clock=clock)), far, clock=clock),
+        "limited": lambda: limit_store(PrivateStore(MemoryStore(clock=clock)), far, clock=clock),
     }
     made = kinds[request.param]()
     yield made

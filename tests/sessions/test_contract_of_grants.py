@@ -13,7 +13,7 @@ from agent_kernel.sessions.retention.limited_store import limit_store
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.store.private_store import PREFIX, with_private
+from agent_kernel.sessions.store.private_store import PREFIX, PrivateStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from tests.sessions.talk import Clock
 
@@ -42,14 +42,14 @@ async def test_a_session_that_expired_grants_nothing(clock: Clock) -> None:
 
 async def test_a_private_session_leaves_no_trace_of_what_was_decided_in_it(tmp_path: Path) -> None:
     kept = SqliteStore(tmp_path / "s.db")
-    store = with_private(kept)
+    store = PrivateStore(kept)
     private = SessionKey("local", f"{PREFIX}1")
     await store.create(private)
-    await store.grant(private, LIVE)  # type: ignore[attr-defined]  # of the stores behind it
+    await store.grant(private, LIVE)
     question = replace(QUESTION, key=private)
-    await store.ask(question)  # type: ignore[attr-defined]
-    assert await store.grants(private) == [LIVE]  # type: ignore[attr-defined]
-    assert await store.question("local", QUESTION.id) == question  # type: ignore[attr-defined]
+    await store.ask(question)
+    assert await store.grants(private) == [LIVE]
+    assert await store.question("local", QUESTION.id) == question
     assert await kept.grants(private) == []
     assert await kept.question("local", QUESTION.id) is None
     await store.aclose()

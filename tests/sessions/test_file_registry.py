@@ -307,5 +307,5 @@ async def test_a_file_goes_by_itself_when_its_time_has_come(store: SqliteStore, 
     with pytest.raises(FileNotFound):
         await registry.open(KEY, brief.id)
     assert [file.id for file in await registry.files(KEY)] == [lasting.id]
-    assert [file.id for _, file in await registry.everywhere("local", None, None)] == [lasting.id]
+    assert [file.id for _, file in await registry.everywhere("local", None)] == [lasting.id]
     assert [file.id for file in await store.files(KEY)] == [lasting.id], "nothing of it is left in the store"

@@ -16,6 +16,7 @@ from agent_kernel.cli.terminal.call_approval import ANYBODY, CallApproval, has_w
 from agent_kernel.core.events import (
     ApprovalRequired,
     CallFinished,
+    CallOutput,
     CallStarted,
     EventBody,
     FileProduced,
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from agent_kernel.turn.server_runtime import Runtime
 
 MAX_STATUS = 79
+MAX_OUTPUT = 10_000
+"""How many of the last characters that a call has printed are shown if the user stops it."""
 FILES = f"\n{describe_files(())}\n"
 """Separates the output of a call from the description of its files, which is for the model and has their ids."""
 # All commands that run a turn in the terminal take these arguments.
@@ -95,7 +98,9 @@ class TerminalAnswer:
         self._out, self._err, self._quiet = out, err, quiet
         self._live = out.isatty() and not quiet
         self._text = ""
+        self._name = ""
         self._code = ""
+        self._output = ""
         self._status = ""
         self._facts: dict[str, Any] = {"model": "", "usage": {}, "error": None}
         self.state = ""
@@ -117,10 +122,17 @@ class TerminalAnswer:
                     print(multiline(text), end="", file=self._out, flush=True)
             case CallStarted(_, name, arguments):
                 self._end_text()
+                self._name = name
                 self._code = str(arguments.get("code") or arguments.get("script") or json.dumps(dict(arguments)))
                 self._line(f"{name}:\n{_indent(self._code)}")
+                self._output = ""
                 self._progress(f"{name} runs ...")
+            case CallOutput(_, text):
+                self._output = (self._output + text)[-MAX_OUTPUT:]
+                last = self._output.rstrip().rpartition("\n")[2]
+                self._progress(f"{self._name} runs ... {last}")
             case CallFinished(_, name, status, text, seconds):
+                self._output = ""
                 output = text.rpartition(FILES)[0] if body.files else text  # files are named at the end of the turn
                 self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(output)}".rstrip())
             case FileProduced(_, file):
@@ -145,10 +157,13 @@ class TerminalAnswer:
         self._line(f"agent-kernel: {denial}", always=True)
 
     def stop(self) -> None:
-        """End the line in which the user pressed Ctrl-C, so that a message begins a line of its own."""
+        """End the line in which the user pressed Ctrl-C, so that a message begins a line of its own. Show what the
+        stopped call has printed."""
         self._clear()
         if self._err.isatty() or self._live:
             print(file=self._err, flush=True)
+        if self._output.strip():
+            self._line(_indent(self._output))
 
     def close(self, saved: Sequence[Path]) -> None:
         """Print the answer, unless it was shown while the model wrote it. Then print the paths of the ``saved`` files

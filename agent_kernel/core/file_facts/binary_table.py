@@ -7,7 +7,7 @@ process for it (``tools.files.document_worker``).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from agent_kernel.core.file_facts.column_types import column_type
@@ -26,6 +26,8 @@ from agent_kernel.core.file_facts.text_file import (
 )
 
 BY_PANDAS = {"parquet": "read_parquet", "xlsx": "read_excel", "xlsm": "read_excel", "xls": "read_excel"}
+ARROW_NUMBER = re.compile(r"u?int|float|double|decimal")
+"""Matches the beginning of the names of Arrow's types of numbers."""
 
 
 def reads_by_pandas(name: str, *options: str) -> str:
@@ -52,11 +54,11 @@ def workbook_facts(name: str, sheets: Sequence[str], rows: Sequence[Sequence[Any
     return FileFacts("table", contents, first_lines, (), conversions)
 
 
-def parquet_facts(name: str, columns: str) -> FileFacts:
-    """Return the facts about a parquet file. ``columns`` has its numbers of rows and columns, and their types."""
-    typed = (column.rpartition(" ") for column in columns.partition(" columns: ")[2].split(", "))
-    numbers = [label for label, _, kind in typed if re.match(r"u?int|float|double|decimal", kind)]
-    return FileFacts("table", one_line(f"{reads_by_pandas(name)}, {columns}"), conversions=amounts_of(name, numbers))
+def parquet_facts(name: str, described: str, columns: Iterable[tuple[str, str]]) -> FileFacts:
+    """Return the facts about a parquet file. ``described`` states its numbers of rows and columns and lists the
+    columns; ``columns`` has their names and types."""
+    numbers = [label for label, kind in columns if ARROW_NUMBER.match(kind)]
+    return FileFacts("table", one_line(f"{reads_by_pandas(name)}, {described}"), conversions=amounts_of(name, numbers))
 
 
 def _cell_text(cell: Any) -> str:

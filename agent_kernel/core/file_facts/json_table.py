@@ -36,28 +36,36 @@ def json_table(document: Any) -> JsonTable | None:
     beside single values. Rows that contain lists of objects are no table."""
     if isinstance(document, list):
         return _table("pd.json_normalize(", "", document)
-    if not isinstance(document, dict):
-        return None
+    return (_rows_of_a_key(document) or _rows_by_name(document)) if isinstance(document, dict) else None
+
+
+def _rows_of_a_key(document: Mapping[str, Any]) -> JsonTable | None:
+    """Return the table of a document such as ``{"unit": "kWh", "meters": [{...}, {...}]}``. What stands beside the rows
+    is in columns of its own."""
     lists = [key for key, value in document.items() if isinstance(value, list) and value and _are_objects(value)]
-    others = [key for key in document if key not in lists]
-    if len(lists) == 1 and not any(isinstance(document[key], dict | list) for key in others):
-        rows = [{**row, **{key: document[key] for key in others}} for row in document[lists[0]]]
-        if any(key in row for row in document[lists[0]] for key in others):
-            return None  # json_normalize refuses a name that both have
-        options = f", record_path={lists[0]!r}" + (f", meta={others!r}" if others else "")
-        return _table("pd.json_normalize(", options, rows)
-    rows = list(document.values())
-    if (
-        len(rows) > MIN_ROWS
-        and _are_objects(rows)
-        and len({frozenset(row) for row in rows}) == 1
-        and INDEX not in rows[0]
+    if len(lists) != 1:
+        return None
+    beside = dict(_values_of({key: value for key, value in document.items() if key != lists[0]}))
+    rows = [dict(_values_of(row)) for row in document[lists[0]]]
+    if any(isinstance(value, dict | list) for value in beside.values()) or any(
+        key in row for row in rows for key in beside
     ):
-        named = [{INDEX: key, **row} for key, row in document.items()]
-        after = f", orient='index').rename_axis({INDEX!r}).reset_index("
-        if not any(isinstance(value, dict) for row in rows for value in row.values()):
-            return _table("pd.DataFrame.from_dict(", after, named)
-    return None
+        return None  # json_normalize refuses a name that both have
+    paths = [key if key in document else key.split(".") for key in beside]
+    options = f", record_path={lists[0]!r}" + (f", meta={paths!r}" if paths else "")
+    return _table("pd.json_normalize(", options, [{**row, **beside} for row in rows])
+
+
+def _rows_by_name(document: Mapping[str, Any]) -> JsonTable | None:
+    """Return the table of a document such as ``{"Bonn": {"area": 141}, "Cork": {"area": 187}, "Graz": {"area": 127}}``,
+    whose keys are in the column INDEX."""
+    rows = list(document.values())
+    if len(rows) <= MIN_ROWS or not _are_objects(rows) or len({frozenset(row) for row in rows}) > 1 or INDEX in rows[0]:
+        return None
+    if any(isinstance(value, dict) for row in rows for value in row.values()):
+        return None
+    after = f", orient='index').rename_axis({INDEX!r}).reset_index("
+    return _table("pd.DataFrame.from_dict(", after, [{INDEX: key, **row} for key, row in document.items()])
 
 
 def _table(before: str, after: str, rows: Sequence[Any]) -> JsonTable | None:

@@ -45,6 +45,8 @@ TIME_FORMATS = {
     "%b %d %H:%M:%S": SYSLOG_TIME,
 }
 """Forms of times that pandas does not recognise, with patterns that find them."""
+DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|min|h))+")
+"""Matches a duration that pandas recognises: ``231.8ms``, ``1m30s``."""
 TOKEN = re.compile(
     rf'\[?(?:{STAMP})\]?(?=[\s:,|-]|$)|\[[^\]]{{0,80}}\]|[\w.-]{{1,40}}="[^"]{{0,200}}"|"[^"]{{0,200}}"|\S+'
 )
@@ -82,13 +84,13 @@ REFERRER_AND_AGENT = r' "(?P<referrer>[^"]*)" "(?P<agent>[^"]*)"'
 class LogTable(NamedTuple):
     """How code reads a log as a table. ``pattern`` is a regular expression with one named group for each column, and
     ``types`` are the pandas types of the columns that are not text. ``cells`` are the texts of each column, and
-    ``formats`` are the forms of times that pandas does not recognise. ``has_other_lines`` is True if there are lines
-    that do not have the form."""
+    ``conversions`` are statements that convert a column of text, with ``{}`` in the place of the column.
+    ``has_other_lines`` is True if there are lines that do not have the form."""
 
     pattern: str
     types: Mapping[str, str]
     cells: Mapping[str, Sequence[str]]
-    formats: Mapping[str, str]
+    conversions: Mapping[str, str]
     has_other_lines: bool
 
 
@@ -309,7 +311,7 @@ def _table_of(pattern: str, lines: Sequence[str], *, whole: bool) -> LogTable | 
     if len(matches) < MIN_LINES or (not {"time", "level"} & set(cells) and len(matches) < ENOUGH * len(lines)):
         return None
     types: dict[str, str] = {}
-    formats: dict[str, str] = {}
+    conversions: dict[str, str] = {}
     for name, column in cells.items():
         present = [cell for cell in column if cell]
         if not present:
@@ -323,11 +325,13 @@ def _table_of(pattern: str, lines: Sequence[str], *, whole: bool) -> LogTable | 
             # Other zones differ in summer, and a conversion to UTC would change the hour.
             if zones in ({""}, {"Z"}):
                 types[name] = "datetime64[ns]" if zones == {""} else "datetime64[ns, UTC]"
+        elif all(map(DURATION.fullmatch, present)):
+            conversions[name] = f"{name}_seconds = pd.to_timedelta({{}}).dt.total_seconds()"
         elif name == "time":
             for form, fits in TIME_FORMATS.items():
                 if all(map(fits.fullmatch, present)):
-                    formats[name] = form
-    return LogTable(pattern, types, cells, formats, len(matches) < len(lines))
+                    conversions[name] = f"{name}_date = pd.to_datetime({{}}, format={form!r})"
+    return LogTable(pattern, types, cells, conversions, len(matches) < len(lines))
 
 
 def _share(fits: Callable[[T], object], items: Sequence[T]) -> float:

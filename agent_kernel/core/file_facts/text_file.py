@@ -251,9 +251,8 @@ def log_facts(name: str, head: FileHead) -> FileFacts | None:
     values = describe_values(columns, cells, [kinds.get(column, "str") for column in columns]) if head.whole else []
     frame = _table_name(name)
     conversions = [
-        f"{frame}[{column!r}] holds text. Convert it first: "
-        f"{column}_date = pd.to_datetime({frame}[{column!r}], format={form!r})"
-        for column, form in table.formats.items()
+        f"{frame}[{column!r}] holds text. Convert it first: {conversion.format(f'{frame}[{column!r}]')}"
+        for column, conversion in table.conversions.items()
     ]
     contents = one_line(f"{reads_by(rows)}, {count}{len(columns)} columns: {described}")
     return FileFacts("log", contents, [], [*map(one_line, values)], conversions if frame else [])

@@ -45,10 +45,6 @@ class FetchTarget:
     addresses: tuple[str, ...]
     url: str = ""
 
-    @property
-    def origin(self) -> tuple[str, int]:
-        return self.host, self.port
-
 
 @dataclass(frozen=True, slots=True)
 class AllowedHost:

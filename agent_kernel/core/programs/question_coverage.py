@@ -170,35 +170,44 @@ def _sentences(question: str) -> Iterator[str]:
                 yield sentence
 
 
-def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: Mapping[str, str]) -> Iterator[bool]:
-    yield any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS)
+def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: Mapping[str, str]) -> Iterator[str]:
+    """Yield what the program ignores of the sentence, by the kind of condition."""
+    if any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS):
+        yield "method"
     named = [label for label in labels if label in sentence]
     unused = [label for label in named if _names(sentence, label) and not _uses(program.code, label)]
-    yield bool(unused) and not KEEPS_ALL.search(sentence)
+    if unused and not KEEPS_ALL.search(sentence):
+        yield "column"
     filled = [one[1] for one in FILLS.finditer(sentence)]
     gappy = [label for label in named if any(label in text for text in filled)]
-    yield bool(gappy) and not any(_fills(program.code, label) for label in gappy)
+    if gappy and not any(_fills(program.code, label) for label in gappy):
+        yield "filled missing values"
     absent = (re.search(rf"\bwithout (?:an? )?{re.escape(label)}(?!\w)", sentence) for label in named)
-    yield not KEEPS_COMPLETE.search(program.code) and any(absent)
+    if not KEEPS_COMPLETE.search(program.code) and any(absent):
+        yield "rows without a value"
     plain = letters_of(program.code)
-    yield any(letters_of(one) not in plain for one in IDENTIFIER.findall(sentence))
-    yield bool(LEAVES_OUT.search(sentence)) and _keeps_outliers(program)
-    yield bool(LEAVES_OUT.search(sentence)) and not SELECTS.search(program.code)
-    yield bool(OF_THESE.search(sentence)) and _only_counts_selected_rows(program)
+    if any(letters_of(one) not in plain for one in IDENTIFIER.findall(sentence)):
+        yield "identifier"
+    if LEAVES_OUT.search(sentence) and (_keeps_outliers(program) or not SELECTS.search(program.code)):
+        yield "outliers"
+    if OF_THESE.search(sentence) and _only_counts_selected_rows(program):
+        yield "selected rows"
     places = [word for match in IN_WHICH.finditer(sentence) for word in match.groups() if word]
     # The largest year is not the year of the largest value.
-    yield any(re.search(rf"\['{re.escape(word)}'\]\.(?:max|min)\(\)", program.code, re.I) for word in places)
-    compares = bool(NEIGHBOURS.search(program.code)) and not BY_GROUP.search(program.code)
-    yield bool(OF_THE_SAME.search(sentence)) and compares
+    if any(re.search(rf"\['{re.escape(word)}'\]\.(?:max|min)\(\)", program.code, re.I) for word in places):
+        yield "place of a value"
+    if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(program.code) and not BY_GROUP.search(program.code):
+        yield "group"
     named_values = [(label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE]
     named_values = [(label, one) for label, one in named_values if _word_for(sentence, one)]
-    # A program that uses the column may select the value in another way, for example by a loop over its values.
-    yield any(not _uses(program.code, label) for label, _ in named_values)
-    yield any(_only_finds_the_most_frequent(program.code, label, one) for label, one in named_values)
+    if any(_ignores_value(program.code, label, one) for label, one in named_values):
+        yield "value"
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
-    yield not all(_has_number(program, number) for number in numbers)
+    if not all(_has_number(program, number) for number in numbers):
+        yield "threshold"
     # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
-    yield not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence))
+    if not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence)):
+        yield "marked missing values"
 
 
 def _equal_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:
@@ -278,12 +287,13 @@ def _word_for(text: str, value: str) -> str:
     return match[0] if match else ""
 
 
-def _only_finds_the_most_frequent(code: str, label: str, value: str) -> bool:
-    """Return whether the program finds the most frequent value of the column ``label`` and does not select ``value``. A
-    question that names the value does not ask for the most frequent one."""
+def _ignores_value(code: str, label: str, value: str) -> bool:
+    """Return whether the program does not use the column ``label``, or only finds its most frequent value, although the
+    question names ``value``. A program that uses the column in another way may select the value, for example by a loop
+    over the values of the column."""
     column = re.escape(repr(label))
     finds = re.search(rf"\[{column}\]\.(?:value_counts\(\)\.(?:idxmax|max|nlargest|head|index)\b|mode\()", code)
-    return bool(finds) and value.casefold() not in code.casefold()
+    return not _uses(code, label) or (bool(finds) and value.casefold() not in code.casefold())
 
 
 def _column_without(node: ast.AST, values: Mapping[str, str]) -> str:

@@ -44,10 +44,10 @@ class SessionFiles(Protocol):
         """Return the sessions that have the file with this id, in the order in which it was added to them."""
 
     async def all_files(
-        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
+        self, namespace: str, *, sessions: Collection[str] | None = None
     ) -> list[tuple[SessionKey, File]]:
-        """Return at most ``limit`` files of a namespace with their sessions, newest first. ``sessions`` are the ids of
-        the sessions to include (None: all)."""
+        """Return the files of a namespace with their sessions, newest first. ``sessions`` are the ids of the sessions
+        to include (None: all)."""
 
 
 class FileKeeper(Protocol):

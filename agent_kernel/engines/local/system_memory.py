@@ -75,10 +75,10 @@ def largest_processes(proc: Path = PROC, own: frozenset[int] = frozenset()) -> l
     return sorted(holders, key=lambda holder: holder.size, reverse=True)[:HOLDERS]
 
 
-def resident_bytes(pid: int, proc: Path = PROC) -> int:
+def resident_bytes(pid: int) -> int:
     """Return the bytes of anonymous memory of the process ``pid``, which are freed when it ends; 0 if unknown."""
     try:
-        return _pairs(proc / str(pid) / "status")["RssAnon"] * 1024
+        return _pairs(PROC / str(pid) / "status")["RssAnon"] * 1024
     except (OSError, KeyError, ValueError):
         return 0
 

@@ -30,7 +30,8 @@ class Endpoint:
 
     ``context_length`` is in tokens; 0 means the length that the server states. There are three time limits in seconds:
     ``connect_s``, ``first_token_s``, and ``between_tokens_s`` from one token to the next. ``tries`` is the maximum
-    number of times that a request is sent until the first byte of an answer arrives. The fields in ``extra`` are added
+    number of times that the requests for one answer are sent. ``continues`` means that the server continues an answer
+    that has broken off, although its list of models does not say so. The fields in ``extra`` are added
     to each request unchanged. Raises InvalidRequest.
     """
 
@@ -40,6 +41,7 @@ class Endpoint:
     api_key_keyring: str = ""
     api_key_file: str = ""
     vision: bool = False
+    continues: bool = False
     context_length: int = 0
     connect_s: float = 10.0
     first_token_s: float = 300.0
@@ -146,7 +148,7 @@ def _check_types(endpoint: Endpoint) -> None:
     kinds: dict[str, tuple[type, str]] = dict.fromkeys(
         ("url", "model", "api_key_env", "api_key_keyring", "api_key_file"), (str, "text")
     )
-    kinds |= {"vision": (bool, "true or false"), "extra": (Mapping, "an object")}
+    kinds |= {"vision": (bool, "true or false"), "continues": (bool, "true or false"), "extra": (Mapping, "an object")}
     for name, (kind, description) in kinds.items():
         if not isinstance(getattr(endpoint, name), kind):
             raise InvalidRequest(f"{name} of an engine must be {description}.")

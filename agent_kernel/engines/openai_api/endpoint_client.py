@@ -83,8 +83,10 @@ class EndpointConnection:
                                     await anext(pieces, None)
                             return
                         yield parse_object(event.data)
-            for event in decoder.end():
-                yield END if event.data.strip() == DONE else parse_object(event.data)
+            # If the stream was cut off within an event, its beginning is dropped: the answer has no end mark either.
+            with contextlib.suppress(EngineError):
+                for event in decoder.end():
+                    yield END if event.data.strip() == DONE else parse_object(event.data)
 
     async def models(self) -> list[Mapping[str, Any]]:
         """Return the entries of the server's list of models, which may be empty. Raises EngineFault, RequestRefused,

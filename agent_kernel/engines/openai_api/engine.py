@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -24,67 +23,50 @@ from agent_kernel.core.protocols import (
     TextChunk,
     WaitChunk,
 )
+from agent_kernel.engines.openai_api.answer_rest import announces_continuation, has_rest, rest_request
 from agent_kernel.engines.openai_api.api_keys import key_of, scrub
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.endpoint_client import EndpointConnection, RequestRefused
 from agent_kernel.engines.openai_api.error_mapping import Refusal, stream_fault, unknown_model
-from agent_kernel.engines.openai_api.request import affinity_of, encode
+from agent_kernel.engines.openai_api.request import CONTINUE, affinity_of, encode
 from agent_kernel.engines.openai_api.response_builder import ResponseBuilder, estimate_tokens
 from agent_kernel.engines.openai_api.retry import EngineFault, Retries
+from agent_kernel.engines.openai_api.server_quirks import ServerQuirks
+from agent_kernel.engines.openai_api.text_seam import AnswerRestarted
 from agent_kernel.engines.openai_api.token_timeouts import TokenTimeouts
 
 LENGTHS = ("max_model_len", "context_length", "context_window")
 """Names of the field with the context length in a server's list of models: the first is that of vLLM and SGLang, the
 second that of LM Studio and OpenRouter, the third that of Groq."""
-OPTIONAL = (
-    "stream_options",
-    "parallel_tool_calls",
-    "repetition_penalty",
-    "max_tokens",
-    "logprobs",
-    "top_k",
-    "min_p",
-    "top_p",
-    "temperature",
-    "seed",
-    "prompt_cache_key",
-)
-"""Fields that may be left out if the server refuses them, because the answer still fits the request. Other fields, such
-as tools, tool_choice, stop and the format, may not: the answer would not fit."""
-NEEDED = (
-    "presence_penalty",
-    "frequency_penalty",
-    "logit_bias",
-    "top_logprobs",
-    "reasoning_effort",
-    "structured_outputs",
-    "response_format",
-)
-"""Fields that are never left out: if the server refuses one of them, the request fails with an error that names it."""
-UNKNOWN = re.compile(
-    r"unexpected|unknown|unrecogni[sz]ed|unsupported|not (supported|permitted|allowed)|n't support|not support|extra"
-    r"|additional|only the default",
-    re.IGNORECASE,
-)
-RENAMED = {"max_tokens": "max_completion_tokens"}
-"""Maps old to new names of fields. OpenAI's reasoning models accept only the new name, most other servers only the old
-one."""
 
 
 @dataclass(slots=True)
 class RequestClock:
-    """The times at which one request was sent (``started``) and its first token arrived (``first``), in seconds of the
-    monotonic clock. Until the token arrives, ``first`` is 0."""
+    """The times at which an answer was requested (``started``), its first token arrived (``first``), and the first
+    token of its last stream arrived (``decoding``), in seconds of the monotonic clock. Until the token arrives, a time
+    is 0. ``prompt_characters`` is the length of the prompt of the last stream."""
 
     started: float
     first: float = 0.0
+    decoding: float = 0.0
+    prompt_characters: int = 0
 
-    def usage(self, answer: ResponseBuilder, prompt_characters: int) -> Usage:
-        """Return the usage of a finished request: its times, and the token counts that the server reports. If it
-        reports none, they are estimates and labelled as such. ``prompt_characters`` is the length of the prompt."""
+    def send(self, body: Mapping[str, Any]) -> None:
+        """Record that ``body`` is sent."""
+        self.decoding = 0.0
+        self.prompt_characters = len(json.dumps([body["messages"], body.get("tools")]))
+
+    def receive_token(self) -> None:
+        self.decoding = self.decoding or time.monotonic()
+        self.first = self.first or self.decoding
+
+    def usage(self, answer: ResponseBuilder) -> Usage:
+        """Return the usage of a finished answer: its times, and the token counts that the server reports. If it reports
+        none, they are estimates and labelled as such. If the answer was continued, the counts are those of the last
+        request: its prompt contains the text that had arrived before, so that every token counts once."""
         now = time.monotonic()
         counted = answer.prompt_tokens is not None and answer.completion_tokens is not None
-        prompt = estimate_tokens(prompt_characters) if answer.prompt_tokens is None else answer.prompt_tokens
+        prompt = estimate_tokens(self.prompt_characters) if answer.prompt_tokens is None else answer.prompt_tokens
         completion = estimate_tokens(answer.growing) if answer.completion_tokens is None else answer.completion_tokens
         return Usage(
             prompt_tokens=prompt,
@@ -92,7 +74,7 @@ class RequestClock:
             reused_tokens=answer.reused_tokens,
             first_token_s=self.first - self.started if self.first else 0.0,
             seconds=now - self.started,
-            decode_s=now - self.first if self.first else 0.0,
+            decode_s=now - self.decoding if self.decoding else 0.0,
             estimated=not counted,
         )
 
@@ -101,9 +83,10 @@ class OpenAIEngine:
     """The engine for one model of a server. ``stream`` raises InvalidRequest, EngineUnreachable, UnknownModel,
     ContextOverflow and EngineError.
 
-    A request is sent again only if no token of its answer has arrived. An answer that breaks off later is an error, so
-    that the beginning of an answer is never shown twice and no tool call runs twice. Fields that the server refuses are
-    left out of later requests; ``info().details`` lists them.
+    A request is sent again if no text of its answer has arrived. If the stream of an answer breaks off later, the rest
+    is requested, provided that the server continues answers (``answer_rest``); otherwise the answer ends with an error.
+    So the beginning of an answer is never shown twice, and no tool call runs twice: calls are returned when the answer
+    is complete. Fields that the server refuses are left out of later requests; ``info().details`` lists them.
     """
 
     def __init__(self, endpoint: Endpoint, name: str = "") -> None:
@@ -113,6 +96,7 @@ class OpenAIEngine:
         self._dialect = ServerQuirks()
         self._model = endpoint.model
         self._context_length = endpoint.context_length
+        self._continues: bool | None = True if endpoint.continues else None
         self._asked = False
         self._asking = asyncio.Lock()
 
@@ -124,7 +108,14 @@ class OpenAIEngine:
         details = {"url": endpoint.url, "name": self._name, "not_sent": self._dialect.refused}
         model = self._model or endpoint.host
         return EngineInfo(
-            model, endpoint.local, self._context_length, endpoint.vision, "ready", details, host=endpoint.host
+            model,
+            endpoint.local,
+            self._context_length,
+            endpoint.vision,
+            "ready",
+            details,
+            host=endpoint.host,
+            continues=self._continues is True,
         )
 
     async def stream(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
@@ -140,25 +131,12 @@ class OpenAIEngine:
     async def _stream_answer(self, request: EngineRequest) -> AsyncGenerator[Chunk, None]:
         clock, answer = RequestClock(time.monotonic()), ResponseBuilder(request)
         await self._complete_configuration()
-        affinity = affinity_of(request, self._endpoint.url)
-        body = encode(request, self._model, vision=self._endpoint.vision, extra=self._endpoint.extra, affinity=affinity)
-        timeouts = TokenTimeouts(self._endpoint.host, self._endpoint.first_token_s, self._endpoint.between_tokens_s)
-        async with aclosing(self._events(body, timeouts, affinity, answer)) as events:
-            async for event in events:
-                if isinstance(event, WaitChunk):
-                    yield event
-                    continue
-                before = answer.growing
-                chunks = answer.add(event)
-                if answer.growing > before:
-                    timeouts.restart_between_tokens()
-                    clock.first = clock.first or time.monotonic()
-                for chunk in chunks:
-                    yield chunk
+        async with aclosing(self._answer_chunks(request, clock, answer)) as chunks:
+            async for chunk in chunks:
+                yield chunk
         for chunk in self._closing(request, answer):
             yield chunk
-        usage = clock.usage(answer, len(json.dumps([body["messages"], body.get("tools")])))
-        yield EndChunk(answer.reason, usage, answer.stopped)
+        yield EndChunk(answer.reason, clock.usage(answer), answer.stopped)
 
     def with_vision(self) -> OpenAIEngine:
         """Return an engine for the same server that sends pictures even if the configuration does not allow them. It is
@@ -175,46 +153,85 @@ class OpenAIEngine:
     async def aclose(self) -> None:
         await self._connection.aclose()
 
-    async def _events(
-        self, body: Mapping[str, Any], timeouts: TokenTimeouts, affinity: str, answer: ResponseBuilder
-    ) -> AsyncGenerator[WaitChunk | Mapping[str, Any], None]:
-        """Yield the objects of one answer, which the caller adds to ``answer``. If the request must be sent again,
-        yield a WaitChunk with the reason first. It is not sent again once ``answer`` has begun; an object without a
-        token, which servers send as soon as they accept a request, does not begin it."""
+    async def _answer_chunks(
+        self, request: EngineRequest, clock: RequestClock, answer: ResponseBuilder
+    ) -> AsyncGenerator[Chunk, None]:
+        """Yield the chunks of one answer as they arrive in ``answer``. If a request must be sent again, yield a
+        WaitChunk with the reason first. A request is sent again if nothing of its answer has arrived, which an object
+        without a token is not: servers send one as soon as they accept a request. Otherwise the rest is requested. If
+        that is not possible, raise the error of the stream that broke off."""
         retries = Retries(self._endpoint.tries)
+        broken: AgentKernelError | None = None
         while True:
-            sent = self._dialect.adapt(body)
-            timeouts.restart()
             try:
-                async with aclosing(self._connection.events(sent, timeouts, affinity)) as events:
-                    async for event in events:
-                        if problem := event.get("error"):
-                            raise stream_fault(problem, self._endpoint)
-                        yield event
-                if answer.has_begun:
+                if broken is not None and answer.sent_back and not await self._finds_continuation():
+                    raise broken
+                sent = self._encode(rest_request(request, answer))
+                clock.send(sent)
+                async with aclosing(self._receive(request, sent, clock, answer)) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
+                if answer.finished:
                     return
-                fault = EngineFault(
-                    EngineError(f"{self._endpoint.host} sent an empty answer.", hint="Ask again."), may_retry=True
-                )
+                fault = self._incomplete(answer)
+            except AnswerRestarted:
+                self._continues = False
+                raise broken or self._incomplete(answer).error from None
             except RequestRefused as refused:
                 if fields := self._dialect.learn(refused.refusal, sent):
                     yield WaitChunk(
                         f"asking again without {', '.join(fields)}, which {self._endpoint.host} does not accept"
                     )
                     continue
-                refuse_fields(
-                    self._dialect.find_needed(refused.refusal, sent), self._endpoint.host, refused.refusal.words
-                )
-                fault = await self._fault_of(refused.refusal)
+                fault = await self._fault_of(refused.refusal, sent, broken)
             except EngineFault as failed:
+                if answer.finished and isinstance(failed.error, EngineUnreachable):
+                    return  # the connection was lost after the end of the answer
                 fault = failed
-            pause = None if answer.has_begun else retries.pause(fault)
+            if answer.has_begun and broken is None:
+                broken = self._final_error(fault.error, begun=True)
+            is_possible = (
+                not answer.finished
+                and has_rest(request, answer)
+                and not (answer.sent_back and self._continues is False)
+            )
+            pause = retries.pause(fault) if is_possible else None
             if pause is None:
-                raise self._final_error(fault.error, answer.has_begun) from None
-            yield WaitChunk(f"{fault.error.message} Trying again in {pause:.1f} s")
+                raise broken or self._final_error(fault.error, begun=False) from None
+            answer.break_off()
+            yield WaitChunk(f"{(broken or fault.error).message} Trying again in {pause:.1f} s")
             await asyncio.sleep(pause)
 
-    def _final_error(self, error: AgentKernelError, begun: bool) -> AgentKernelError:
+    def _encode(self, request: EngineRequest) -> dict[str, Any]:
+        endpoint = self._endpoint
+        affinity = affinity_of(request, endpoint.url)
+        body = encode(request, self._model, vision=endpoint.vision, extra=endpoint.extra, affinity=affinity)
+        return self._dialect.adapt(body)
+
+    async def _receive(
+        self, request: EngineRequest, sent: Mapping[str, Any], clock: RequestClock, answer: ResponseBuilder
+    ) -> AsyncGenerator[Chunk, None]:
+        """Send ``sent`` once, add what the server sends to ``answer``, and yield its chunks."""
+        endpoint = self._endpoint
+        timeouts = TokenTimeouts(endpoint.host, endpoint.first_token_s, endpoint.between_tokens_s)
+        async with aclosing(self._connection.events(sent, timeouts, affinity_of(request, endpoint.url))) as events:
+            async for event in events:
+                if problem := event.get("error"):
+                    raise stream_fault(problem, endpoint)
+                before = answer.growing
+                chunks = answer.add(event)
+                if answer.growing > before:
+                    timeouts.restart_between_tokens()
+                    clock.receive_token()
+                for chunk in chunks:
+                    yield chunk
+
+    def _incomplete(self, answer: ResponseBuilder) -> EngineFault:
+        """Return the fault of a stream that ended without the server's mark for the end of the answer."""
+        how = "ended its answer in the middle." if answer.has_begun else "sent an empty answer."
+        return EngineFault(EngineError(f"{self._endpoint.host} {how}", hint="Ask again."), may_retry=True)
+
+    def _final_error(self, error: AgentKernelError, *, begun: bool) -> AgentKernelError:
         if isinstance(error, ContextOverflow):
             self._context_length = int(error.details.get("context_length", 0)) or self._context_length
         if not begun or not isinstance(error, EngineUnreachable):
@@ -225,7 +242,32 @@ class OpenAIEngine:
             details=error.details,
         )
 
-    async def _fault_of(self, refusal: Refusal) -> EngineFault:
+    async def _finds_continuation(self) -> bool:
+        """Return whether the server continues answers. If it is not known yet, ask the server for its list of models.
+        Raises EngineFault if the server cannot be reached."""
+        if self._continues is None:
+            try:
+                listed = await self._connection.models()
+            except (RequestRefused, AgentKernelError):
+                listed = []
+            self._continues = announces_continuation(self._entry_of_model(listed))
+        return self._continues
+
+    def _entry_of_model(self, listed: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the entry of the engine's model in the server's list of models; empty if there is none."""
+        return next((entry for entry in listed if entry.get("id") == self._model), {})
+
+    async def _fault_of(
+        self, refusal: Refusal, sent: Mapping[str, Any], broken: AgentKernelError | None
+    ) -> EngineFault:
+        """Return the fault for a refusal of ``sent``. Raises InvalidRequest if the server refuses a field that must not
+        be left out, unless that field continues an answer that has broken off with the error ``broken``."""
+        host = self._endpoint.host
+        needed = self._dialect.find_needed(refusal, sent)
+        if broken is None:
+            refuse_fields(needed, host, refusal.words)
+        elif CONTINUE in needed:
+            self._continues = False
         if refusal.no_model:
             try:
                 served = await self.models()
@@ -253,7 +295,8 @@ class OpenAIEngine:
                 if len(names) != 1:
                     raise unknown_model("", self._endpoint.host, names)
                 self._model = names[0]
-            listed_model = next((entry for entry in listed if entry.get("id") == self._model), {})
+            listed_model = self._entry_of_model(listed)
+            self._continues = self._endpoint.continues or announces_continuation(listed_model)
             lengths = [length for name in LENGTHS if isinstance(length := listed_model.get(name), int) and length > 0]
             self._context_length = self._context_length or next(iter(lengths), 0)
 
@@ -265,9 +308,7 @@ class OpenAIEngine:
 
     def _closing(self, request: EngineRequest, answer: ResponseBuilder) -> list[Chunk]:
         """Return the chunks that are known only when the answer has ended, such as its calls. Raises EngineError if the
-        server did not end the answer, or if the text is not in the requested format."""
-        if not answer.finished:
-            raise EngineError(f"{self._endpoint.host} ended its answer in the middle.", hint="Ask again.")
+        text is not in the requested format."""
         calls: list[Chunk] = [CallChunk(call) for call in answer.calls()]
         if cut := answer.cut_call:
             return [TextChunk(f"\n```\n{cut}\n```\n")]
@@ -293,49 +334,3 @@ def _check_form(output: OutputFormat, text: str, host: str) -> None:
             f"The answer of {host} does not have the requested format ({output.kind}).",
             hint="Many servers ignore the format. To see what this server lacks: agent-kernel doctor --model",
         )
-
-
-# Remembers which fields a server has refused, so that they are not sent to it again.
-
-
-class ServerQuirks:
-    """The features that one server does not support, remembered for the lifetime of its engine."""
-
-    def __init__(self) -> None:
-        self._refused: set[str] = set()
-
-    @property
-    def refused(self) -> list[str]:
-        return sorted(self._refused)
-
-    def adapt(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``body`` without the fields that the server has refused. A refused field that has a new name is sent
-        under that name."""
-        sent = {name: value for name, value in body.items() if name not in self._refused}
-        for old, new in RENAMED.items():
-            if old in self._refused and old in body and new not in self._refused:
-                sent[new] = body[old]
-        return sent
-
-    def find_needed(self, refusal: Refusal, sent: Mapping[str, Any]) -> list[str]:
-        """Return the names of the fields of ``sent`` that ``refusal`` refuses and that must not be left out."""
-        if refusal.status not in (400, 422):
-            return []
-        return _find_named([name for name in NEEDED if name in sent], refusal)
-
-    def learn(self, refusal: Refusal, sent: Mapping[str, Any]) -> list[str]:
-        """Return the names of the fields of ``sent`` that ``refusal`` refuses and that can be left out, and remember
-        them. A field whose value is only out of range does not count as refused."""
-        if refusal.status not in (400, 422) or not UNKNOWN.search(refusal.words):
-            return []
-        candidates = [name for name in (*OPTIONAL, *RENAMED.values()) if name in sent]
-        fields = _find_named(candidates, refusal)
-        self._refused.update(fields)
-        return fields
-
-
-def _find_named(candidates: Sequence[str], refusal: Refusal) -> list[str]:
-    fields = [name for name in candidates if refusal.param.split(".")[0] == name]
-    # The full name is compared, because a server that refuses max_tokens may recommend max_completion_tokens in the
-    # same message.
-    return fields or [name for name in candidates if re.search(rf"\b{name}\b", refusal.words)]

@@ -18,13 +18,15 @@ from agent_kernel.core.protocols import EngineRequest, OutputFormat
 NAMED_CHOICES = ("auto", "none", "required")
 PICTURES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 FROM_TOOL = "Shown by the call before:"
+CONTINUE = "continue_final_message"
+"""The field with which vLLM, SGLang and agent-kernel's application for Ray Serve continue the last message."""
 
 
 def encode(
     request: EngineRequest, model: str, *, vision: bool, extra: Mapping[str, Any], affinity: str = ""
 ) -> dict[str, Any]:
     """Return the body for ``request``. ``affinity`` is the result of ``affinity_of``; ``extra`` are additional fields.
-    Raises InvalidRequest if tool_choice and tools contradict each other."""
+    Raises InvalidRequest if fields of the request contradict each other."""
     request.required_tools()
     body: dict[str, Any] = {
         **({"prompt_cache_key": affinity} if affinity else {}),
@@ -44,6 +46,8 @@ def encode(
             body["parallel_tool_calls"] = False
     if request.output is not None:
         body |= _format(request.output)
+    if request.continues:
+        body |= {CONTINUE: True, "add_generation_prompt": False}
     return body
 
 

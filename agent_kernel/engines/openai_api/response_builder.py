@@ -13,6 +13,7 @@ from agent_kernel.core.errors import EngineError
 from agent_kernel.core.messages import ToolCall, parse_arguments, strict_call_id
 from agent_kernel.core.protocols import Chunk, EngineRequest, ReasoningChunk, TextChunk, TokenLogprob
 from agent_kernel.engines.openai_api.endpoint_client import END
+from agent_kernel.engines.openai_api.text_seam import AnswerRestarted, TextSeam, without_end
 
 MAX_CALLS = 128
 MAX_TOKENS = 1 << 40
@@ -39,39 +40,53 @@ class Slot:
 
 class ResponseBuilder:
     """Builds the answer to a request. ``add`` takes the objects of the stream in order and returns the chunks that can
-    be shown at once. Calls and the reason for the end are known only at the end.
+    be shown at once. Calls and the reason for the end are known only at the end. If the stream breaks off, the caller
+    calls ``break_off``, and adds the objects of the rest.
 
-    ``prompt_tokens`` and ``completion_tokens`` are the counts that the server reports, or None.
+    ``text`` contains the delivered pieces of text. ``prompt_tokens`` and ``completion_tokens`` are the counts that the
+    server reports for its last stream, or None; ``characters`` is the length of what this stream contains.
     """
 
     def __init__(self, request: EngineRequest) -> None:
         self._request = request
+        self._taken = {strict_call_id(call.id) for message in request.messages for call in message.calls}
+        self.text: list[str] = []
+        self.has_reasoned = False
+        self._begin_stream()
+
+    def _begin_stream(self) -> None:
         self._slots: list[Slot] = []
         self._at: dict[int, Slot] = {}
-        self._taken = {strict_call_id(call.id) for message in request.messages for call in message.calls}
         self._finish = ""
         self._ended = False
+        self._seam = TextSeam("".join(self.text))
         self.stopped = ""
         """The stop sequence at which the answer ended, if the server reports it (vLLM and SGLang do)."""
-        self.text: list[str] = []
         self.characters = 0
         self.prompt_tokens: int | None = None
         self.completion_tokens: int | None = None
         self.reused_tokens = 0
 
+    def break_off(self) -> None:
+        """Forget the calls that have arrived so far, and everything else that has not been delivered. The next object
+        belongs to the stream of the rest."""
+        self._begin_stream()
+
     def add(self, event: Mapping[str, Any]) -> list[Chunk]:
-        """Add an object of the stream and return the chunks that it contains."""
+        """Add an object of the stream and return the chunks that it contains. Raises AnswerRestarted if the rest of an
+        answer is the answer from its beginning."""
         self._ended = self._ended or event is END
         self._count(event.get("usage"))
         choices = event.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
-        if not isinstance(choice, Mapping):
-            return []
-        if isinstance(finish := choice.get("finish_reason"), str) and finish:
-            self._finish = finish
-            self.stopped = _matched_stop(choice, self._request.sampling.stop)
-        delta = choice.get("delta") or choice.get("message")
-        return self._delta(delta, choice) if isinstance(delta, Mapping) else []
+        chunks: list[Chunk] = []
+        if isinstance(choice, Mapping):
+            if isinstance(finish := choice.get("finish_reason"), str) and finish:
+                self._finish = finish
+                self.stopped = _matched_stop(choice, self._request.sampling.stop)
+            delta = choice.get("delta") or choice.get("message")
+            chunks = self._delta(delta, choice) if isinstance(delta, Mapping) else []
+        return [*chunks, *self._deliver(self._seam.flush())] if self.finished else chunks
 
     @property
     def finished(self) -> bool:
@@ -88,7 +103,18 @@ class ResponseBuilder:
     @property
     def has_begun(self) -> bool:
         """Whether anything of the answer has arrived: a token, a call, or its end."""
-        return self.finished or self.growing > 0
+        return self.finished or self.growing > 0 or bool(self.text) or self.has_reasoned
+
+    @property
+    def sent_back(self) -> str:
+        """The delivered text in the form in which it is the beginning of a request for the rest."""
+        return without_end("".join(self.text))
+
+    @property
+    def received_tokens(self) -> int:
+        """An estimate of the tokens of the delivered text, rather too high than too low. A piece has one token or
+        more."""
+        return max(len(self.text), estimate_tokens(sum(map(len, self.text))))
 
     def calls(self) -> list[ToolCall]:
         """Return the calls that may run. A call that the token limit cut off, and calls that the request does not
@@ -126,15 +152,25 @@ class ResponseBuilder:
         thought = next((text for name in REASONING if (text := _clean(delta.get(name)))), "")
         text, more = _content(delta.get("content"))
         thought, text = thought + more, text + _clean(delta.get("refusal"))
+        if thought and self._seam.is_rest:
+            # The server takes the request for a new answer, or parses the rest of the text as reasoning.
+            raise AnswerRestarted
         if thought:
+            self.has_reasoned = True
             chunks.append(ReasoningChunk(thought))
         if text:
-            self.text.append(text)
-            chunks.append(TextChunk(text, _logprobs(choice.get("logprobs")) if self._request.sampling.logprobs else ()))
+            logprobs = _logprobs(choice.get("logprobs")) if self._request.sampling.logprobs else ()
+            chunks += self._deliver(self._seam.push(text, logprobs))
         self.characters += len(thought) + len(text)
         for piece in _mappings(delta.get("tool_calls")):
             self._piece(piece)
         return chunks
+
+    def _deliver(self, chunk: TextChunk | None) -> list[Chunk]:
+        if chunk is None:
+            return []
+        self.text.append(chunk.text)
+        return [chunk]
 
     def _piece(self, piece: Mapping[str, Any]) -> None:
         function = piece.get("function")

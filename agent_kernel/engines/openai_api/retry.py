@@ -1,5 +1,5 @@
-"""Decides whether and when a failed request is sent again: a few times, after increasing pauses, and only if nothing of
-the answer has arrived."""
+"""Decides whether and when a failed request is sent again: a few times, after increasing pauses. ``engine.py`` decides
+what is sent: the request itself, or one for the rest of its answer."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ import re
 import sys
 import threading
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 from agent_kernel.notebook.draft import jail
@@ -21,9 +20,6 @@ from agent_kernel.notebook.draft import jail
 MAX_THREADS = 32
 """Limit of Python threads. Each may hold a lock that is never released in a fork."""
 RESERVE_MB = 256
-POOLS: Mapping[str, str] = MappingProxyType({"polars": "polars-", "duckdb": "duckdb"})
-"""Libraries with thread pools, and how the names of their threads begin. A library that is loaded makes a fork unsafe
-only while such threads run."""
 NEVER = ("tensorflow", "jax", "mpi4py.MPI", "ray._raylet", "pyspark")
 """Libraries that start threads when imported, or that would communicate with the same external processes from the
 copy."""
@@ -85,9 +81,9 @@ class ThreadFacts(NamedTuple):
 def unsafe_pool(threads: ThreadFacts) -> str:
     """Return the library whose threads make it unsafe to fork this process, or "" if there is none. ``threads`` are
     those of this process: a draft cannot read them itself in its jail."""
-    for library, begins in POOLS.items():
-        if library in sys.modules and any(name.startswith(begins) for name in threads.names):
-            return library
+    # Polars that is only imported has no threads yet.
+    if "polars" in sys.modules and any(name.startswith("polars-") for name in threads.names):
+        return "polars"
     if getattr(sys.modules.get("numba.np.ufunc.parallel"), "_is_initialized", False):
         return "numba's threads"
     return _unsafe_openmp(threads.openmp)

@@ -109,18 +109,20 @@ def _describe_binary_table(name: str, path: str, extension: str) -> str:
     # A library may raise anything for a damaged file, and may be missing.
     with suppress(Exception):
         if extension == "parquet":
-            facts = parquet_facts(name, _parquet_columns(path))
+            facts = _parquet_facts(name, path)
         elif extension != "xls":
             facts = _workbook_facts(name, path) or facts
     return describe_file(name, facts)
 
 
-def _parquet_columns(path: str) -> str:
+def _parquet_facts(name: str, path: str) -> FileFacts:
     from pyarrow import parquet
 
     file = parquet.ParquetFile(path)
-    columns = ", ".join(f"{shorten(field.name)} {field.type}" for field in list(file.schema_arrow)[:MAX_COLUMNS])
-    return f"{file.metadata.num_rows} rows x {file.metadata.num_columns} columns: {columns}"
+    columns = [(field.name, str(field.type)) for field in list(file.schema_arrow)[:MAX_COLUMNS]]
+    listed = ", ".join(f"{shorten(label)} {kind}" for label, kind in columns)
+    size = f"{file.metadata.num_rows} rows x {file.metadata.num_columns} columns"
+    return parquet_facts(name, f"{size}: {listed}", columns)
 
 
 def _workbook_facts(name: str, path: str) -> FileFacts | None:

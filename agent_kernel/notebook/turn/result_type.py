@@ -312,6 +312,6 @@ def _fit_any(value: Any, kinds: tuple[Any, ...]) -> Any:
     raise ValueError("the value has none of the types in the union")
 
 
-def _cut(text: str, limit: int = 80) -> str:
+def _cut(text: str) -> str:
     flat = " ".join(text.split())
-    return flat if len(flat) <= limit else f"{flat[: limit - 3]}..."
+    return flat if len(flat) <= 80 else f"{flat[:77]}..."

@@ -123,7 +123,7 @@ class _JsonlReader:
             case "medium":
                 if body.child("data").value is not None:
                     reference = medium(body)
-                    self._blobs[reference.hash] = transcript_reader.verified_bytes(body, "data", reference)
+                    self._blobs[reference.hash] = transcript_reader.verified_bytes(body, reference)
             case "file":
                 self._files.append(body.child("file"))
             case "end":

@@ -196,11 +196,11 @@ def _blobs(own: Fields, messages: Sequence[Message]) -> Iterator[tuple[str, byte
     media = {medium.hash: medium for message in messages for medium in message.media}
     for digest, body in own.items("blobs"):
         if digest in media and body.child("data").value is not None:
-            yield digest, verified_bytes(body, "data", media[digest])
+            yield digest, verified_bytes(body, media[digest])
 
 
-def verified_bytes(body: Fields, name: str, medium: Media) -> bytes:
-    data = decode_base64(body.child(name))
+def verified_bytes(body: Fields, medium: Media) -> bytes:
+    data = decode_base64(body.child("data"))
     if hashlib.sha256(data).hexdigest() != medium.hash or len(data) != medium.size:
         body.refuse("the bytes do not match their hash and size")
     return data

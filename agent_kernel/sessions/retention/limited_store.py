@@ -3,50 +3,59 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from types import MappingProxyType
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from agent_kernel.core.errors import InvalidRequest, SessionNotFound, TurnNotFound
 from agent_kernel.core.files import File
+from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.seams.session_store import ExpiringStore, FileStore, SessionStore
 from agent_kernel.core.session import Item, OpeningMatch, Owner, SearchHit, Session, SessionKey, SessionQuery, Turn
-from agent_kernel.core.session_tree import SessionSnapshot
+from agent_kernel.core.session_tree import session_key_of
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.retention.retention import OnExpire, Retention
 
 T = TypeVar("T")
-EMPTY_READS: Mapping[str, Callable[[], Any]] = MappingProxyType(
-    {
-        "everything": lambda: ([], []),
-        "of_cell": list,
-        "of_turn": list,
-        "blob": lambda: None,
-        "branches": list,
-        "siblings": list,
-        "summaries": list,
-        "grants": list,
-        "whole": lambda: None,
-        "file": lambda: None,
-        "files": list,
-        "file_body": lambda: None,
-        "remove_file": lambda: False,
-    }
-)
-"""Methods that read one session, each with a function that returns the result for an expired session."""
-GUARDED_WRITES = frozenset(
-    {"rename", "describe", "clear", "extend_turn", "pop", "rewind", "branch", "switch", "drop_branch"}
-    | {"clear_outputs", "add_files"}
-    | {"claim_summary", "add_summary", "release_summary", "undo_summary", "remember"}
-    | {"grant"}
-)
-"""Methods that change one session, and raise SessionNotFound if it is expired."""
-CREATING_WRITES = frozenset({"add_turn", "add_messages", "restore"})
-"""Methods that create the session if it does not exist."""
 _MORE = 4
 """Factor by which the number of values to read grows if too few of the values that were read are visible."""
+
+
+class _SessionMethod:
+    """A method of the store whose first argument names the session that it reads or changes. It is called only if this
+    session has not expired. LimitedStore has the method only if its store has it."""
+
+    def __init__(self, method: Callable[..., Awaitable[T]], expired: Callable[[], T] | None = None) -> None:
+        """``expired`` returns the result for an expired session; None: the method raises SessionNotFound."""
+        self._name = method.__name__
+        self._expired = expired
+
+    def __get__(self, limited: LimitedStore, owner: type[LimitedStore]) -> Callable[..., Coroutine[Any, Any, Any]]:
+        return partial(self._call, limited, getattr(limited.store, self._name))
+
+    async def _call(
+        self, limited: LimitedStore, method: Callable[..., Awaitable[Any]], *given: Any, **options: Any
+    ) -> Any:
+        key = cast(SessionKey, session_key_of(given[0]))
+        if await limited.info(key) is not None:
+            return await method(*given, **options)
+        if self._expired is None:
+            raise _session_error(key)
+        return self._expired()
+
+
+class _CreatingMethod(_SessionMethod):
+    """A method of the store that creates the session if it does not exist."""
+
+    async def _call(
+        self, limited: LimitedStore, method: Callable[..., Awaitable[Any]], *given: Any, **options: Any
+    ) -> Any:
+        key = cast(SessionKey, session_key_of(given[0]))
+        async with limited.retention.room_for(key):
+            limited.retention.note_work(key)
+            return await method(*given, **options)
 
 
 class LimitedStore:
@@ -54,55 +63,72 @@ class LimitedStore:
     other sessions, readers see the newest ``max_history_turns`` turns of a branch and a running turn. The older turns
     stay stored: exports, forks and the stored answers of cells contain them.
 
-    Methods that this class does not define are passed to the store. Of these, methods that read or change one session
-    first check that it has not expired. The others do not need this check: methods of an open turn, whose session never
-    expires, bindings that name no session, and maintenance.
+    Methods that this class does not define are passed to the store. They do not need a check whether a session has
+    expired: they are methods of an open turn, whose session never expires, of bindings that name no session, and of
+    maintenance.
     """
 
+    everything = _SessionMethod(SessionStore.everything, lambda: ([], []))
+    of_cell = _SessionMethod(SessionStore.of_cell, list)
+    of_turn = _SessionMethod(SessionStore.of_turn, list)
+    blob = _SessionMethod(SessionStore.blob, lambda: None)
+    branches = _SessionMethod(SessionStore.branches, list)
+    siblings = _SessionMethod(SessionStore.siblings, list)
+    summaries = _SessionMethod(SessionStore.summaries, list)
+    whole = _SessionMethod(SessionStore.whole, lambda: None)
+    grants = _SessionMethod(Grants.grants, list)
+    file = _SessionMethod(FileStore.file, lambda: None)
+    files = _SessionMethod(FileStore.files, list)
+    file_body = _SessionMethod(FileStore.file_body, lambda: None)
+    remove_file = _SessionMethod(FileStore.remove_file, lambda: False)
+
+    rename = _SessionMethod(SessionStore.rename)
+    describe = _SessionMethod(SessionStore.describe)
+    clear = _SessionMethod(SessionStore.clear)
+    extend_turn = _SessionMethod(SessionStore.extend_turn)
+    pop = _SessionMethod(SessionStore.pop)
+    rewind = _SessionMethod(SessionStore.rewind)
+    branch = _SessionMethod(SessionStore.branch)
+    switch = _SessionMethod(SessionStore.switch)
+    drop_branch = _SessionMethod(SessionStore.drop_branch)
+    clear_outputs = _SessionMethod(SessionStore.clear_outputs)
+    claim_summary = _SessionMethod(SessionStore.claim_summary)
+    add_summary = _SessionMethod(SessionStore.add_summary)
+    release_summary = _SessionMethod(SessionStore.release_summary)
+    undo_summary = _SessionMethod(SessionStore.undo_summary)
+    remember = _SessionMethod(SessionStore.remember)
+    add_files = _SessionMethod(FileStore.add_files)
+    grant = _SessionMethod(Grants.grant)
+
+    add_turn = _CreatingMethod(SessionStore.add_turn)
+    add_messages = _CreatingMethod(SessionStore.add_messages)
+    restore = _CreatingMethod(SessionStore.restore)
+
     def __init__(self, store: SessionStore, retention: Retention) -> None:
-        self._store = store
+        self.store = store
         self.retention = retention
         self._turns = retention.limits.max_history_turns
         self._search: Callable[[str, SessionQuery], Awaitable[list[SearchHit]]] = getattr(store, "search", _no_search)
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if name in EMPTY_READS or name in GUARDED_WRITES or name in CREATING_WRITES:
-            method = self._guard_expired(name, method)
-            setattr(self, name, method)
-        return method
-
-    def _guard_expired(self, name: str, method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def run_creating(first: Any, *given: Any, **options: Any) -> Any:
-            async with self.retention.room_for(_key_of(first)):
-                self.retention.note_work(_key_of(first))
-                return await method(first, *given, **options)
-
-        async def run_guarded(first: Any, *given: Any, **options: Any) -> Any:
-            if await self.info(_key_of(first)) is not None:
-                return await method(first, *given, **options)
-            if name in GUARDED_WRITES:
-                raise _session_error(_key_of(first))
-            return EMPTY_READS[name]()
-
-        return run_creating if name in CREATING_WRITES else run_guarded
+        return getattr(self.store, name)
 
     def start(self) -> None:
         self.retention.start()
 
     async def aclose(self) -> None:
         await self.retention.aclose()
-        await self._store.aclose()
+        await self.store.aclose()
 
     # ------------------------------------------------------------------------------------------- sessions
 
     async def create(self, key: SessionKey, title: str = "") -> Session:
         async with self.retention.room_for(key):
             self.retention.note_work(key)
-            return await self._store.create(key, title)
+            return await self.store.create(key, title)
 
     async def info(self, key: SessionKey) -> Session | None:
-        session = await self._store.info(key)
+        session = await self.store.info(key)
         return None if session is None else await self._drop_expired(session)
 
     async def _drop_expired(self, session: Session) -> Session | None:
@@ -120,17 +146,17 @@ class LimitedStore:
         await self._require(key)
         async with self.retention.room_for(target):
             self.retention.note_work(target)
-            return await self._store.fork(key, target, turns)
+            return await self.store.fork(key, target, turns)
 
     # ------------------------------------------------------------------------------------------- turns
 
     async def open_turn(self, turn: Turn, owner: Owner) -> Turn:
         await self._require(turn.key)
         self.retention.note_work(turn.key)
-        return await self._store.open_turn(turn, owner)
+        return await self.store.open_turn(turn, owner)
 
     async def turn(self, namespace: str, id: str) -> Turn | None:
-        turn = await self._store.turn(namespace, id)
+        turn = await self.store.turn(namespace, id)
         return None if turn is None or await self.info(turn.key) is None else turn
 
     # ------------------------------------------------------------------------------------------- history
@@ -143,12 +169,12 @@ class LimitedStore:
         if session is None:
             return []
         if not self._turns or limit == 0:
-            return await self._store.latest(key, limit, failed=failed, branch=branch)
+            return await self.store.latest(key, limit, failed=failed, branch=branch)
         seen = await self._visible_turns(key, branch, failed=failed)
         if not seen:
             return []
         most = session.head - seen[0].since
-        items = await self._store.latest(key, most if limit is None else min(limit, most), failed=failed, branch=branch)
+        items = await self.store.latest(key, most if limit is None else min(limit, most), failed=failed, branch=branch)
         ids = {turn.id for turn in seen}
         return [item for item in items if item.turn in ids]
 
@@ -161,7 +187,7 @@ class LimitedStore:
                 raise _turn_error(before)
             return []
         if not self._turns or limit == 0:
-            return await self._store.turns(key, limit, branch=branch, before=before)
+            return await self.store.turns(key, limit, branch=branch, before=before)
         seen = await self._visible_turns(key, branch)
         if before:
             place = next((at for at, turn in enumerate(seen) if turn.id == before), None)
@@ -178,7 +204,7 @@ class LimitedStore:
             return turn if failed or turn.state != "failed" else None
 
         async def newest(count: int | None) -> list[Turn]:
-            return (await self._store.turns(key, count, branch=branch))[::-1]
+            return (await self.store.turns(key, count, branch=branch))[::-1]
 
         turns = await _read_enough(self._turns + 1, newest, keep_turn)
         runs = bool(turns) and turns[0].state == "open"
@@ -200,7 +226,7 @@ class LimitedStore:
             return None
         if not self._turns:
             return hit
-        newest = await self._store.turns(hit.session.key, self._turns + 2)
+        newest = await self.store.turns(hit.session.key, self._turns + 2)
         if len(newest) <= self._turns:
             return hit
         since = (await self._visible_turns(hit.session.key, None))[0].since
@@ -210,8 +236,8 @@ class LimitedStore:
     async def match(self, namespace: str, scope: str, chain: Sequence[str]) -> OpeningMatch | None:
         """Return the longest match that has not expired. If the longest match has expired, it is removed and the search
         repeated, because the store returns only one match."""
-        while candidate := await self._store.match(namespace, scope, chain):
-            session = await self._store.info(candidate.key)
+        while candidate := await self.store.match(namespace, scope, chain):
+            session = await self.store.info(candidate.key)
             if session is not None and not await self.retention.is_expired(session):
                 return candidate
             if session is None or not await self.retention.remove(session):
@@ -221,32 +247,27 @@ class LimitedStore:
     # ------------------------------------------------------------------------------------------- files
 
     async def sessions_of_file(self, namespace: str, id: str) -> list[SessionKey]:
-        keys = await cast(FileStore, self._store).sessions_of_file(namespace, id)
+        keys = await cast(FileStore, self.store).sessions_of_file(namespace, id)
         return [key for key in keys if await self.info(key) is not None]
 
     async def all_files(
-        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
+        self, namespace: str, *, sessions: Collection[str] | None = None
     ) -> list[tuple[SessionKey, File]]:
-        async def read_files(count: int | None) -> list[tuple[SessionKey, File]]:
-            return await cast(FileStore, self._store).all_files(namespace, count, sessions=sessions)
-
-        async def keep_file(file_and_key: tuple[SessionKey, File]) -> tuple[SessionKey, File] | None:
-            return None if await self.info(file_and_key[0]) is None else file_and_key
-
-        return await _read_enough(limit, read_files, keep_file)
+        entries = await cast(FileStore, self.store).all_files(namespace, sessions=sessions)
+        return [(key, file) for key, file in entries if await self.info(key) is not None]
 
     # ------------------------------------------------------------------------------------------- bindings
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:
         await self._require(SessionKey(namespace, session))
-        await self._store.bind(namespace, root, path, session)
+        await self.store.bind(namespace, root, path, session)
 
     async def bound(self, namespace: str, root: str, path: str) -> str | None:
-        session = await self._store.bound(namespace, root, path)
+        session = await self.store.bound(namespace, root, path)
         return session if session and await self.info(SessionKey(namespace, session)) else None
 
     async def paths(self, root: str, session: SessionKey) -> list[str]:
-        return await self._store.paths(root, session) if await self.info(session) else []
+        return await self.store.paths(root, session) if await self.info(session) else []
 
     async def _require(self, key: SessionKey) -> None:
         if await self.info(key) is None:
@@ -254,7 +275,7 @@ class LimitedStore:
 
     # This method is the last one, because in annotations after it the name ``list`` would mean the method.
     async def list(self, namespace: str, limit: int | None = 50) -> list[Session]:
-        return await _read_enough(limit, lambda count: self._store.list(namespace, count), self._drop_expired)
+        return await _read_enough(limit, lambda count: self.store.list(namespace, count), self._drop_expired)
 
 
 def limit_store(
@@ -275,8 +296,7 @@ def limit_store(
             hint="Unset ttl and max_sessions (limits), or use the store sqlite.",
         )
     retention = Retention(cast(ExpiringStore, store), limits, callbacks, clock=clock)
-    # LimitedStore passes calls of methods that it does not define to the store.
-    return cast(SessionStore, LimitedStore(store, retention))
+    return LimitedStore(store, retention)
 
 
 async def _read_enough(
@@ -296,15 +316,6 @@ async def _read_enough(
 
 async def _no_search(namespace: str, query: SessionQuery) -> list[SearchHit]:
     raise InvalidRequest("This session store does not support search.")
-
-
-def _key_of(first: Any) -> SessionKey:
-    """Return the session key that the first argument of a store's method is or contains. The argument is a key, a turn,
-    a summary or a whole session."""
-    if isinstance(first, SessionKey):
-        return first
-    key: SessionKey = first.session.key if isinstance(first, SessionSnapshot) else first.key
-    return key
 
 
 def _turn_error(turn: str) -> TurnNotFound:

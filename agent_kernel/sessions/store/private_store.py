@@ -11,6 +11,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.grant_store import Grants
 from agent_kernel.core.seams.session_store import FileStore, SessionStore
 from agent_kernel.core.session import OpeningMatch, Session, SessionKey, Turn, new_id
+from agent_kernel.core.session_tree import session_key_of
 from agent_kernel.sessions.store.memory import MemoryStore
 
 PREFIX = "private:"
@@ -101,21 +102,9 @@ class PrivateStore:
         await self._kept.aclose()
 
 
-def with_private(kept: SessionStore) -> SessionStore:
-    """Return a store that holds private sessions in memory and all others in ``kept``. The cast is correct because
-    ``__getattr__`` provides the methods that PrivateStore does not define."""
-    return cast(SessionStore, PrivateStore(kept))
-
-
 def _route(kept: Callable[..., Any], private: Callable[..., Any]) -> Callable[..., Any]:
     def call(*given: Any, **options: Any) -> Any:
-        return (private if given and is_private(_session_id(given[0])) else kept)(*given, **options)
+        key = session_key_of(given[0]) if given else None
+        return (private if key is not None and is_private(key.id) else kept)(*given, **options)
 
     return call
-
-
-def _session_id(first: Any) -> str:
-    """Return the session id of a key, turn, summary or whole session; empty for anything else, such as a namespace."""
-    owner = getattr(first, "session", first)
-    key = getattr(owner, "key", owner)
-    return key.id if isinstance(key, SessionKey) else ""

@@ -54,12 +54,9 @@ class SqliteFiles:
         return await self._database.read(lambda db: files.select_owners(db, namespace, id), namespace)
 
     async def all_files(
-        self, namespace: str, limit: int | None = None, *, sessions: Collection[str] | None = None
+        self, namespace: str, *, sessions: Collection[str] | None = None
     ) -> list[tuple[SessionKey, File]]:
-        serialization.validate_limit(limit)
-        return await self._database.read(
-            lambda db: files.select_namespace_files(db, namespace, sessions, limit), namespace
-        )
+        return await self._database.read(lambda db: files.select_namespace_files(db, namespace, sessions), namespace)
 
 
 class SqliteGrants:

@@ -13,7 +13,7 @@ from agent_kernel.core.files import File
 from agent_kernel.core.session import SessionKey
 from agent_kernel.sessions import serialization
 from agent_kernel.sessions.tables import blobs, sessions
-from agent_kernel.sessions.tables.rows import HERE, insert_row, pair, sql_limit
+from agent_kernel.sessions.tables.rows import HERE, insert_row, pair
 
 FILE = "id, name, mime, size, created, format, purpose, tool, round, turn, hash, preview, error, message, expires"
 GONE = "gone"
@@ -52,15 +52,13 @@ def select_files(db: sqlite3.Connection, key: SessionKey) -> list[File]:
 
 
 def select_namespace_files(
-    db: sqlite3.Connection, namespace: str, among: Collection[str] | None, limit: int | None
+    db: sqlite3.Connection, namespace: str, among: Collection[str] | None
 ) -> list[tuple[SessionKey, File]]:
-    """Return at most ``limit`` files of a namespace, newest first. ``among`` are the ids of the sessions to read (None:
-    all)."""
+    """Return the files of a namespace, newest first. ``among`` are the ids of the sessions to read (None: all)."""
     rows = db.execute(
         f"SELECT session, {FILE} FROM files WHERE namespace = ? ORDER BY created DESC, rowid DESC", (namespace,)
     )
-    entries = [(SessionKey(namespace, row[0]), File(*row[1:])) for row in rows if among is None or row[0] in among]
-    return entries[: None if limit is None else sql_limit(limit)]
+    return [(SessionKey(namespace, row[0]), File(*row[1:])) for row in rows if among is None or row[0] in among]
 
 
 def select_owners(db: sqlite3.Connection, namespace: str, id: str) -> list[SessionKey]:

@@ -96,7 +96,7 @@ def output_of(value: Any, name: str) -> ToolOutput:
         media = tuple(medium for part in parts for medium in part.media)
         return ToolOutput(text, media=media, files=tuple(file for part in parts for file in part.files))
     if isinstance(value, bytes) and not picture_type(value):
-        file = ProducedFile(f"{name}.bin", value, declared=True)
+        file = ProducedFile(f"{name}.bin", value)
         return ToolOutput(f"[{len(value)} bytes]", files=(file,))
     if drawn := _to_media(value):
         return ToolOutput("[1 figure(s) shown]", media=(drawn,))

@@ -130,8 +130,8 @@ def _check_output(workdir: Path, requested_file: RequestedFile) -> ProducedFile:
     try:
         os.close(safe_path.open_file(workdir, requested_file.name))
     except (OSError, InvalidRequest):
-        return ProducedFile(requested_file.name, format=form, error=NOT_PRODUCED, declared=True)
-    return ProducedFile(requested_file.path, workdir / requested_file.name, form, declared=True, root=workdir)
+        return ProducedFile(requested_file.name, format=form, error=NOT_PRODUCED)
+    return ProducedFile(requested_file.path, workdir / requested_file.name, form, root=workdir)
 
 
 def _counts(name: str) -> bool:

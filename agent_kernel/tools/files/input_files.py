@@ -293,7 +293,9 @@ def _describe_binary_table(name: str, text: str) -> str:
     """Return how code reads a workbook or a parquet file that has the name ``name`` in the work directory, and its
     sheets and first rows or its columns. ``text`` is the beginning of the text that ``Documents`` returns for it."""
     if extension_of(name) == "parquet":
-        return join_contents(parquet_facts(name, text.partition("\n")[0].removeprefix("[").removesuffix("]")))
+        first = text.partition("\n")[0].removeprefix("[").removesuffix("]")
+        columns = (column.rpartition(" ") for column in first.partition(" columns: ")[2].split(", "))
+        return join_contents(parquet_facts(name, first, ((label, kind) for label, _, kind in columns)))
     lines = text.partition("\n\n[sheet ")[0].split("\n")
     has_list = lines[0].startswith("[sheets: ")
     sheets = lines[0].removeprefix("[sheets: " if has_list else "[sheet ").removesuffix("]")

@@ -182,12 +182,16 @@ class ChatConversation:
     files: tuple[SubmittedFile, ...]
 
 
-def conversation(bodies: Sequence[ChatMessage], links: Links, *, alone: bool) -> ChatConversation:
-    """Convert the messages. ``alone``: tool results are accepted without the calls that they answer. If all messages
-    are instructions, the last one becomes the prompt. Raises ValueError."""
+def conversation(
+    bodies: Sequence[ChatMessage], links: Links, *, alone: bool, continues: bool = False
+) -> ChatConversation:
+    """Convert the messages. ``alone``: tool results are accepted without the calls that they answer. ``continues``: the
+    last message, a text of the assistant, is the beginning of the answer. If all messages are instructions, the last
+    one becomes the prompt. Raises ValueError."""
     messages = [body.message(links) for body in bodies]
     files = tuple(file for body in bodies for file in body.files)
     if messages and all(message.role == "system" for message in messages):
         messages[-1] = Message("user", messages[-1].parts)
     openai_content.within_limits(messages, files)
-    return ChatConversation(tuple(openai_content.name_results(messages, alone=alone)), files)
+    named_messages = openai_content.name_results(messages, alone=alone, continues=continues)
+    return ChatConversation(tuple(named_messages), files)

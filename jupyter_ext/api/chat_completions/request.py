@@ -42,6 +42,9 @@ from jupyter_ext.api.dialects.request_extensions import (
 )
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest
 
+CONTINUE = "continue_final_message"
+"""The field that demands that the last message is continued, and the name of this capability in the list of models. The
+engine ``openai_api`` looks for it there."""
 MAX_STOPS = 16
 MAX_CHOICES = 8
 MAX_SEED = 1 << 63
@@ -212,10 +215,11 @@ class ChatBody(SamplingFields, AgentFields):
         """Return the URLs of media that have to be fetched."""
         return list(dict.fromkeys(url for message in self.messages for url in message.links))
 
-    def to_turn(self, links: Links) -> DialectRequest:
-        """Return the request for a turn. ``links`` are the fetched media of ``self.links``. Raises Unprocessable, and
-        ValueError for messages that contradict each other, such as a tool result without its call."""
-        parsed = conversation(self.messages, links, alone=self.session_id is not None)
+    def to_turn(self, links: Links, *, continues: bool = False) -> DialectRequest:
+        """Return the request for a turn. ``links`` are the fetched media of ``self.links``. ``continues``: the last
+        message may be the beginning of the answer, which a turn of this server does not continue. Raises Unprocessable,
+        and ValueError for messages that contradict each other, such as a tool result without its call."""
+        parsed = conversation(self.messages, links, alone=self.session_id is not None, continues=continues)
         choice = self._choice()
         request = DialectRequest(
             self.model,
@@ -268,6 +272,27 @@ class ChatBody(SamplingFields, AgentFields):
             groups += ["web"] if self.web_search_options is not None else []
             groups += ["files"] if files else []
         return tuple(groups)
+
+
+class ContinuableBody(ChatBody):
+    """A request to a model alone. With ``continue_final_message``, a field of vLLM and SGLang, the last message is the
+    beginning of the answer."""
+
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+
+    @property
+    def continues(self) -> bool:
+        return bool(self.continue_final_message)
+
+    @model_validator(mode="after")
+    def has_beginning(self) -> ContinuableBody:
+        last = self.messages[-1]
+        if self.continues and (last.role != "assistant" or last.tool_calls or not last.content):
+            raise ValueError(f"{CONTINUE} needs a text of the assistant as the last message")
+        if self.continues and self.add_generation_prompt:
+            raise ValueError(f"add_generation_prompt cannot be true together with {CONTINUE}")
+        return self
 
 
 EXTENSIONS = frozenset({*AgentFields.model_fields, "session_id", "enable_shell", "files"})

@@ -180,11 +180,12 @@ NO_USER = (
 NO_RESULTS = "the conversation ends with calls of the assistant: add the result of each"
 
 
-def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
+def name_results(messages: Sequence[Message], *, alone: bool, continues: bool = False) -> list[Message]:
     """Return the messages with the name of the called function added to each tool result.
 
     Each result must answer an earlier call, and each call of the last assistant message must have a result. ``alone``:
-    results at the beginning are accepted without their calls. Raises ValueError.
+    results at the beginning are accepted without their calls. ``continues``: the last message is the beginning of the
+    answer, a text of the assistant. Raises ValueError.
     """
     names: dict[str, str] = {}
     named_messages: list[Message] = []
@@ -199,7 +200,7 @@ def name_results(messages: Sequence[Message], *, alone: bool) -> list[Message]:
             replace(message, name=function_name) if message.role == "tool" and function_name else message
         )
     _complete(messages)
-    if messages and messages[-1].role == "assistant":
+    if messages and messages[-1].role == "assistant" and not (continues and not messages[-1].calls):
         raise ValueError(NO_USER if not messages[-1].calls else NO_RESULTS)
     return named_messages
 

@@ -283,7 +283,7 @@ class FilesHandler(FileAgentHandler):
             listed = [(key, file) for file in await self.registry.files(key)]
         else:
             own = await self.services.access.own(self.caller)
-            listed = await self.registry.everywhere(self.caller.namespace, None, own)
+            listed = await self.registry.everywhere(self.caller.namespace, own)
         if purpose := self.get_argument("purpose", ""):
             listed = [(key, file) for key, file in listed if file.purpose == purpose]
         if self.get_argument("order", "") == "asc" and not session:

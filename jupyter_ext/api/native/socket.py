@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from jupyter_core.utils import ensure_async
 from jupyter_server.auth.identity import User
 from jupyter_server.base.handlers import JupyterHandler
-from jupyter_server.base.websocket import WebSocketMixin
+from jupyter_server.base.websocket import WS_PING_INTERVAL, WebSocketMixin
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
@@ -102,6 +102,21 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
     def max_message_size(self) -> int:
         return MAX_MESSAGE
 
+    @property
+    def ping_interval(self) -> float:
+        """Seconds between two pings, from Jupyter's setting in milliseconds; 0 for none. tornado sends the pings and
+        closes the connection of a page that does not answer one in time.
+
+        Jupyter's own pings are not used: they need a timeout that is longer than the interval, which tornado refuses
+        with a warning; with the same value for both they close each connection before the first ping.
+        """
+        return float(self.settings.get("ws_ping_interval", WS_PING_INTERVAL)) / 1000
+
+    @property
+    def ping_timeout(self) -> None:
+        """None: tornado's default."""
+        return None
+
     def get_compression_options(self) -> dict[str, Any] | None:
         """Return None: events are small and must be sent without delay."""
         return None
@@ -122,7 +137,7 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         await WebSocketHandler.get(self, *args)
 
     def open(self, *args: str) -> None:
-        super().open(*args)
+        WebSocketHandler.open(self, *args)  # WebSocketMixin.open would start Jupyter's pings
         self._note(self.get_status())
         self.page = PageConnection(Outbox(self._write, self.close))
         self.services.pages.add(self.page, self.close)

@@ -155,7 +155,7 @@ class CodeRun:
         if _ran(result):
             yield "response.code_interpreter_call.completed", self._output.place(self._index)
         outputs = _logs_and_pictures(result) if OUTPUTS in self._output.include and result is not None else None
-        yield self._output.end_item(self._index, code=self._code, outputs=outputs, status=_status(result, "failed"))
+        yield self._output.end_item(self._index, code=self._code, outputs=outputs, status=_status(result))
 
 
 class ShellRun:
@@ -233,7 +233,7 @@ class WebRun:
     def end(self, result: CallFinished | None) -> Iterator[Said]:
         if _ran(result):
             yield "response.web_search_call.completed", self._output.place(self._index)
-        yield self._output.end_item(self._index, action=self._action(result), status=_status(result, "failed"))
+        yield self._output.end_item(self._index, action=self._action(result), status=_status(result))
 
     def _action(self, result: CallFinished | None) -> Body:
         if self._url is not None:
@@ -295,10 +295,10 @@ def _ran(result: CallFinished | None) -> bool:
     return result is not None and result.status != "denied"
 
 
-def _status(result: CallFinished | None, failed: str) -> str:
+def _status(result: CallFinished | None) -> str:
     if result is None:
         return "incomplete"
-    return "completed" if result.status == "success" else failed
+    return "completed" if result.status == "success" else "failed"
 
 
 def _logs_and_pictures(result: CallFinished) -> list[Body]:

@@ -22,9 +22,16 @@ from tests.cli.terminal.pseudo_terminal import SLOW_S, Terminal
 
 FILE = [{"name": "python", "arguments": {"code": "open('table.csv', 'w').write('a,b')"}}]
 CODE = [{"name": "python", "arguments": {"code": "print(6 * 7)"}}]
+LONG = [
+    {
+        "name": "python",
+        "arguments": {"code": "import time\nfor n in range(900):\n    print(n * 37)\n    time.sleep(0.5)"},
+    }
+]
 SCRIPT: list[dict[str, Any]] = [
     {"text": "", "calls": CODE, "when": "times"},
     {"text": "", "calls": FILE, "when": "table"},
+    {"text": "", "calls": LONG, "when": "count"},
     {"text": "The first lines are long.", "when": "slow", "deltas": 100, "delay": 0.2, "loop": True},
     {"text": "The answer is 42.", "deltas": 4, "loop": True},
 ]
@@ -73,6 +80,17 @@ def test_a_person_asks_stops_an_answer_and_asks_on(scripted: Command, terminal: 
     again.wait_for("A new conversation: session-")
     again.wait_for(">")
     assert again.end() == 0
+
+
+def test_what_a_stopped_call_had_printed_stays_readable(terminal: Callable[..., Terminal]) -> None:
+    one = terminal()
+    one.wait_for("A new conversation.")
+    one.type("count\r")
+    one.wait_for("python runs ... 1")
+    one.process.send_signal(signal.SIGINT)
+    one.wait_for("\n  37\r\n  74\r\n")
+    one.wait_for("\nStopped.")
+    assert one.end() == 0
 
 
 def test_a_mistyped_command_and_a_line_that_is_no_text_do_not_end_the_conversation(

@@ -42,6 +42,12 @@ def test_the_values_beside_the_list_of_rows_are_columns_too() -> None:
     assert frame["value"].sum() == 8
 
 
+def test_a_value_in_an_object_beside_the_rows_is_a_column_too() -> None:
+    frame = _read({"meta": {"page": 1}, "items": [{"id": 1, "by": {"name": "Ada"}}, {"id": 2, "by": {"name": "Bob"}}]})
+    assert frame["meta.page"].tolist() == [1, 1]
+    assert frame["by.name"].tolist() == ["Ada", "Bob"]
+
+
 def test_the_keys_of_an_object_of_similar_objects_are_a_column() -> None:
     frame = _read({city: {"area": area, "river": None} for city, area in (("Bonn", 141), ("Cork", 187), ("Graz", 127))})
     assert frame.loc[frame["area"].idxmax(), "name"] == "Cork"

@@ -113,7 +113,16 @@ def test_an_access_log_of_a_web_server_has_the_columns_of_its_format(tail: str) 
     assert frame["bytes"].isna().sum() == 1
     table = log_table("\n".join(lines), whole=True)
     assert table is not None
-    assert pd.to_datetime(frame["time"], format=table.formats["time"]).dt.minute.tolist() == list(range(20))
+    times = eval(table.conversions["time"].partition(" = ")[2].format("frame['time']"), {"pd": pd, "frame": frame})
+    assert times.dt.minute.tolist() == list(range(20))
+
+
+def test_durations_in_several_units_are_converted_to_seconds() -> None:
+    lines = [f"{clock} route=/a dur={'1.5s' if at % 2 else '250ms'}" for at, clock in enumerate(CLOCKS)]
+    table = log_table("\n".join(lines), whole=True)
+    assert table is not None
+    assert table.conversions == {"dur": "dur_seconds = pd.to_timedelta({}).dt.total_seconds()"}
+    assert pd.to_timedelta(_frame(table, lines)["dur"]).dt.total_seconds().tolist()[:2] == [0.25, 1.5]
 
 
 def test_the_lines_of_a_traceback_are_no_rows() -> None:

@@ -54,6 +54,30 @@ async def test_a_server_lost_in_the_middle_is_named_and_the_text_so_far_is_kept(
         await engine.aclose()
 
 
+async def test_a_turn_goes_on_when_its_answer_is_continued_and_a_half_call_runs_once() -> None:
+    half = call(0, call_id="a", name="python", arguments='{"code": "ma')
+    calls = sse(call(0, call_id="b", name="python", arguments='{"code": "made"}'), delta("tool_calls"))
+    replies = [
+        sse(ROLE, delta(content="I look.\n"), half, 0.05, done=False, cut=True),
+        calls,
+        sse(ROLE, delta(content="The first half"), 0.05, done=False, cut=True),
+        sse(ROLE, delta(content=" and the second."), delta("stop")),
+    ]
+    async with WireServer(replies, models=[{"id": "m", "owned_by": "vllm"}]) as server:
+        tool = Recorder()
+        agent, store, engine = agent_at(server, tool)
+        result = await agent.run("hi")
+        assert (result.state, result.text, tool.ran) == (
+            "committed",
+            "The first half and the second.",
+            ["made"],
+        )
+        texts = [message.text for message in await stored(store) if message.role == "assistant"]
+        assert texts == ["I look.\n", "The first half and the second."]
+        await engine.aclose()
+    assert len(server.chats) == 4
+
+
 async def test_a_call_that_ran_before_the_server_was_lost_does_not_run_again() -> None:
     calls = sse(call(0, call_id="a", name="python", arguments='{"code": "made"}'), delta("tool_calls"))
     async with WireServer([calls, sse(ROLE, done=False, cut=True), HELLO]) as server:

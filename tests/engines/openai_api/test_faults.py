@@ -11,7 +11,7 @@ import pytest
 
 from agent_kernel.core.errors import ContextOverflow, EngineError, EngineUnreachable, InvalidRequest, UnknownModel
 from agent_kernel.core.messages import user
-from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling, TextChunk
+from agent_kernel.core.protocols import EngineRequest, OutputFormat, Sampling, TextChunk, WaitChunk
 from agent_kernel.engines.openai_api import retry
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
@@ -97,7 +97,7 @@ async def test_a_server_that_wants_an_hour_is_not_waited_for() -> None:
     assert len(server.chats) == 1
 
 
-@pytest.mark.parametrize("said", [delta(content="half"), call(0, call_id="a", **WHOLE), delta(reasoning="hm")])
+@pytest.mark.parametrize("said", [delta(content="half"), delta(reasoning="hm")])
 @pytest.mark.parametrize("how", ["cut", "closed"])
 async def test_an_answer_that_breaks_off_is_an_error_and_never_asked_for_again(said: Any, how: str) -> None:
     reply = sse(said, done=False, cut=how == "cut")
@@ -154,7 +154,7 @@ async def test_no_call_comes_of_an_answer_that_breaks_off() -> None:
         with pytest.raises(EngineError):
             await collect(engine, EngineRequest((user("x"),), (PYTHON,)), seen)
         await engine.aclose()
-    assert seen == []
+    assert [chunk for chunk in seen if not isinstance(chunk, WaitChunk)] == []
 
 
 async def collect(engine: OpenAIEngine, request: EngineRequest, seen: list[Any]) -> None:

@@ -23,7 +23,7 @@ from agent_kernel.sessions.contract_tests.fixtures import calls, result
 from agent_kernel.sessions.export.import_export import import_session
 from agent_kernel.sessions.export.transcript import INLINE_BYTES, Exported, Transcript, export, parse
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.store.private_store import private_id, with_private
+from agent_kernel.sessions.store.private_store import PrivateStore, private_id
 from agent_kernel.turn.agent import Agent
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.sidecar_import import SidecarImport, sidecar_note
@@ -322,7 +322,7 @@ async def test_a_conversation_beyond_the_limit_stays_in_the_store_and_the_sideca
 async def test_a_private_conversation_has_no_sidecar(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    desk = Desk(root, Settings(data_dir=tmp_path / "data"), with_private(MemoryStore()))
+    desk = Desk(root, Settings(data_dir=tmp_path / "data"), PrivateStore(MemoryStore()))
     await desk.talk(SessionKey("local", private_id()))
     await desk.save()
     await desk.sidecars.touch(SessionKey("local", private_id()))

@@ -15,6 +15,7 @@ from openai.types import chat
 from starlette.requests import Request
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelMissing, UnknownModel
+from agent_kernel.engines.openai_api.answer_rest import announces_continuation
 from jupyter_ext.api.http.json_body import MAX_BODY
 from jupyter_ext.ray_serve.application import build
 from jupyter_ext.ray_serve.replica import ModelReplica, ReplicaOptions
@@ -113,9 +114,49 @@ async def test_an_error_before_the_answer_has_its_status_and_a_later_one_ends_th
     assert (await client.complete(n=3)).status_code == 503
 
 
+async def test_the_last_message_is_continued_and_the_model_says_so(tmp_path: Path) -> None:
+    client = Client(replica_of(tmp_path, [{"text": "one two three", "loop": True}]))
+    (model,) = (await client.send("GET", "/v1/models")).json()["data"]
+    assert announces_continuation(model)
+    body: dict[str, Any] = {
+        "messages": [*HI, {"role": "assistant", "content": "one two"}],
+        "continue_final_message": True,
+    }
+    reply = (await client.complete(**body, add_generation_prompt=False)).json()
+    assert reply["choices"][0]["message"]["content"] == " three"
+    assert reply["usage"]["completion_tokens"] == 1
+    assert (await client.complete(**body, response_format={"type": "json_object"})).status_code == 400
+
+
+async def test_a_replica_whose_engine_does_not_continue_answers_says_so(tmp_path: Path) -> None:
+    settings = {"engine": "far", "engines": {"far": {"url": "http://127.0.0.1:9/v1", "model": "m"}}}
+    client = Client(ModelReplica(ReplicaOptions.from_args({"settings": settings})))
+    (model,) = (await client.send("GET", "/v1/models")).json()["data"]
+    assert not announces_continuation(model)
+    body: dict[str, Any] = {"messages": [*HI, {"role": "assistant", "content": "one"}], "continue_final_message": True}
+    reply = await client.complete(**body)
+    assert (reply.status_code, "does not support continue_final_message" in reply.text) == (400, True)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "words"),
     [
+        ({"continue_final_message": True}, 400, "continue_final_message needs a text of the assistant"),
+        (
+            {"messages": [*HI, {"role": "assistant", "content": ""}], "continue_final_message": True},
+            400,
+            "continue_final_message needs a text of the assistant",
+        ),
+        ({"messages": [*HI, {"role": "assistant", "content": "a"}]}, 400, "ends with a message of the assistant"),
+        (
+            {
+                "messages": [*HI, {"role": "assistant", "content": "a"}],
+                "continue_final_message": True,
+                "add_generation_prompt": True,
+            },
+            400,
+            "add_generation_prompt cannot be true",
+        ),
         ({"model": "agent/default"}, 404, "scripted"),
         ({"model": "another"}, 404, "scripted"),
         ({"session_id": "s"}, 400, "stores no sessions"),

@@ -17,7 +17,7 @@ from agent_kernel.sessions.retention.limited_store import limit_store
 from agent_kernel.sessions.retention.limits import RetentionLimits
 from agent_kernel.sessions.store.json_files import FilesStore
 from agent_kernel.sessions.store.memory import MemoryStore
-from agent_kernel.sessions.store.private_store import private_id, with_private
+from agent_kernel.sessions.store.private_store import PrivateStore, private_id
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.sessions.tables.quota import Quota
 from tests.sessions.talk import KEY, Clock
@@ -117,7 +117,7 @@ async def test_files_of_an_expired_session_are_gone_for_every_reader(clock: Cloc
 
 
 async def test_a_private_session_keeps_its_files_in_memory(tmp_path: Path) -> None:
-    store: FileStore = with_private(SqliteStore(tmp_path / "s.db"))  # type: ignore[assignment]
+    store: FileStore = PrivateStore(SqliteStore(tmp_path / "s.db"))
     key = SessionKey("local", private_id())
     await store.create(key)
     await store.add_files(key, [(file("file-1", LARGE), LARGE)])

@@ -11,7 +11,7 @@ from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import user
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Owner, SessionKey, Turn
-from agent_kernel.sessions.store.private_store import is_private, private_id, with_private
+from agent_kernel.sessions.store.private_store import PrivateStore, is_private, private_id
 from agent_kernel.sessions.store.sqlite import SqliteStore
 
 KEPT = SessionKey("ns", "kept")
@@ -20,7 +20,7 @@ PRIVATE = SessionKey("ns", private_id())
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncIterator[SessionStore]:
-    store = with_private(SqliteStore(tmp_path / "sessions.db"))
+    store = PrivateStore(SqliteStore(tmp_path / "sessions.db"))
     for key in (KEPT, PRIVATE):
         await store.create(key)
         await store.add_turn(Turn(f"turn of {key.id}", key), [user(f"said to {key.id}")])

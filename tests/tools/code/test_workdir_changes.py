@@ -61,7 +61,7 @@ async def test_new_and_changed_files_come_by_name_and_old_ones_do_not(tmp_path: 
     found = await run_and_find(tmp_path, run)
     assert names(found) == ["a/b.txt", "report.txt", "z.csv"]
     assert [read(file) for file in found.files] == ["a/b.txt", "after", "z.csv"]
-    assert not any(file.declared or file.error for file in found.files)
+    assert not any(file.error for file in found.files)
 
 
 async def test_a_directory_that_does_not_exist_yet_has_no_files_before(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_declared_files_come_first_and_once(tmp_path: Path) -> None:
     declared = [RequestedFile("z.txt"), RequestedFile("answer.txt", "md")]
     found = await run_and_find(tmp_path, lambda: write(tmp_path, "answer.txt", "a.txt", "z.txt"), declared)
     assert names(found) == ["z.txt", "answer.txt", "a.txt"]
-    assert [(file.format, file.declared) for file in found.files] == [("txt", True), ("md", True), ("txt", False)]
+    assert [file.format for file in found.files] == ["txt", "md", "txt"]
 
 
 async def test_a_declared_file_is_surfaced_even_if_nothing_changed_it(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_a_declared_link_within_the_directory_is_followed_and_one_found_is
 async def test_what_the_request_wants_comes_when_it_changed_and_is_no_error_while_it_is_missing(tmp_path: Path) -> None:
     wanted = [RequestedFile("tmp/deck.pptx", "PPTX"), RequestedFile("later.md")]
     first = await run_and_find(tmp_path, lambda: write(tmp_path, "tmp/deck.pptx"), wanted=wanted)
-    assert [(file.name, file.format, file.declared) for file in first.files] == [("tmp/deck.pptx", "pptx", True)]
+    assert [(file.name, file.format) for file in first.files] == [("tmp/deck.pptx", "pptx")]
     again = await run_and_find(tmp_path, lambda: write(tmp_path, "later.md"), wanted=wanted)
     assert names(again) == ["later.md"]
 

@@ -17,6 +17,8 @@ export interface Command {
   enabled: (desk: Desk) => boolean;
   /** Whether the user writes a message after this command, so that the focus moves to the message field. */
   isBeginning?: true;
+  /** Whether the command is about cells, so that it does nothing without a notebook. */
+  needsNotebook?: true;
   /** `rest` is the text after the name. */
   run: (desk: Desk, rest: string) => Promise<void> | void;
 }
@@ -175,6 +177,7 @@ export const COMMANDS: readonly Command[] = [
     label: () => trans.__("Fix the last error"),
     help: () => trans.__("Tries corrections in a draft and proposes one that ran."),
     group: "",
+    needsNotebook: true,
     enabled: (desk) => (desk.conversation.notebook?.lastError?.value ?? null) !== null,
     run: async (desk, rest) => {
       if (await desk.conversation.corrections.ask(desk.conversation.notebook?.lastError?.value?.id ?? "", rest)) return;
@@ -187,6 +190,7 @@ export const COMMANDS: readonly Command[] = [
     label: () => trans.__("Explain the active cell"),
     help: () => trans.__("Sends the cell and its output."),
     group: "",
+    needsNotebook: true,
     enabled: (desk) => (desk.conversation.notebook?.activeCell.value ?? null) !== null,
     run: async (desk, rest) => {
       desk.composing.takeAlong("cell");

@@ -22,8 +22,12 @@ export function findCompletion(text: string, caret: number): Completion | null {
   return { kind: "mention", from: caret - query.length - 1, to: caret, query };
 }
 
-/** Options whose name starts with the query, then options that contain it; each in the given order. */
-export function rank<Option extends { name: string }>(options: readonly Option[], query: string, most = 8): Option[] {
+/** At most `most` options: those whose name starts with the query, then those that contain it; each in the given order. */
+export function rank<Option extends { name: string }>(
+  options: readonly Option[],
+  query: string,
+  most: number,
+): Option[] {
   const wanted = query.toLowerCase();
   const place = (option: Option) => option.name.toLowerCase().indexOf(wanted);
   const first = options.filter((option) => place(option) === 0);

@@ -11,6 +11,9 @@ const LISTED = 100;
 /** Delay before a session is deleted, within which the user can undo it. */
 export const REGRET_MS = 6_000;
 
+/** The id of the session to which the server adds files that were uploaded for no session. */
+export const UPLOADS = "uploads";
+
 /** Formats of `sessions/{id}/export` that the panel offers, with the suffix of the file. */
 export const FORMATS = {
   markdown: { suffix: ".md" },
@@ -95,9 +98,11 @@ export class Sessions {
     await this.#show(made.id);
   }
 
-  async fork(id: string): Promise<void> {
+  /** Copy a session and show the copy. Its title says that it is one. */
+  async fork({ id, title }: Brief): Promise<void> {
     const { query } = this.conversation;
     const made = await this.transport.request<Session>("POST", `sessions/${id}/fork?${query}`, { bind: query !== "" });
+    if (title) await this.rename(made.id, trans.__("%1 (copy)", title));
     await this.#show(made.id);
   }
 

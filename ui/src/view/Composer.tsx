@@ -189,8 +189,10 @@ interface OfferedProps {
 }
 
 function Offered({ options: all, chosen, choose, problem: why }: OfferedProps) {
+  const list = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => list.current?.querySelector(".ak-option-chosen")?.scrollIntoView({ block: "nearest" }));
   return (
-    <div class="ak-offered">
+    <div class="ak-offered" ref={list}>
       <ul id={LIST} role="listbox" aria-label={trans.__("Completions")} hidden={all.length === 0}>
         {all.map((option, index) => (
           <li

@@ -43,16 +43,18 @@ export function Help() {
       </dl>
       <h3>{trans.__("Commands")}</h3>
       <dl class="ak-facts ak-keys">
-        {COMMANDS.map(({ name, label, help }) => (
-          <div key={name}>
-            <dt>
-              <kbd>/{name}</kbd>
-            </dt>
-            <dd class="ak-does">
-              {label().replace("...", "")}. {help()}
-            </dd>
-          </div>
-        ))}
+        {COMMANDS.filter(({ needsNotebook }) => !needsNotebook || conversation.notebook).map(
+          ({ name, label, help }) => (
+            <div key={name}>
+              <dt>
+                <kbd>/{name}</kbd>
+              </dt>
+              <dd class="ak-does">
+                {label().replace("...", "")}. {help()}
+              </dd>
+            </div>
+          ),
+        )}
       </dl>
     </>
   );

@@ -1,7 +1,7 @@
 /** The list of conversations: search in titles and text, open one for this notebook, rename, copy, delete. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import type { Row } from "../conversation/sessions";
+import { UPLOADS, type Row } from "../conversation/sessions";
 import { useDesk } from "../conversation/panelContext";
 import { useFocusReturn } from "./useFocusReturn";
 import { DATE_ALONE, formatMoment, trans } from "../translation/translation";
@@ -80,6 +80,26 @@ function SessionRow({ row }: { row: Row }) {
       </li>
     );
   }
+  const deletion = (
+    <button type="button" aria-label={trans.__("Delete %1", title)} onClick={() => sessions.remove(session.id)}>
+      {trans.__("Delete")}
+    </button>
+  );
+  if (session.id === UPLOADS && session.turns === 0) {
+    return (
+      <li class="ak-session" ref={item}>
+        <div class="ak-session-open">
+          <span class="ak-session-title">{trans.__("Uploaded files")}</span>
+          <span class="ak-session-facts">
+            {trans.__(
+              "Files that you attached before the first message of a conversation. The conversation has copies of its own.",
+            )}
+          </span>
+        </div>
+        <div class="ak-session-acts">{deletion}</div>
+      </li>
+    );
+  }
   const open = () => {
     desk.open("");
     if (!here) void desk.trying(() => sessions.openHere(session.id));
@@ -127,14 +147,12 @@ function SessionRow({ row }: { row: Row }) {
           type="button"
           onClick={() => {
             desk.open("");
-            void desk.trying(() => sessions.fork(session.id));
+            void desk.trying(() => sessions.fork(session));
           }}
         >
           {trans.__("Copy")}
         </button>
-        <button type="button" aria-label={trans.__("Delete %1", title)} onClick={() => sessions.remove(session.id)}>
-          {trans.__("Delete")}
-        </button>
+        {deletion}
       </div>
     </li>
   );

@@ -12,6 +12,9 @@ export interface Option {
   take: () => void;
 }
 
+/** How many variables and parts of the notebook are offered at once. The user types more letters to find others. */
+const MENTIONS = 8;
+
 const parts = () => ({
   cell: trans.__("the active cell"),
   cells: trans.__("the selected cells"),
@@ -19,7 +22,7 @@ const parts = () => ({
 });
 
 export function options(desk: Desk, { kind, query }: Completion): Option[] {
-  return rank(kind === "command" ? commands(desk) : mentions(desk), query);
+  return kind === "command" ? rank(commands(desk), query, Infinity) : rank(mentions(desk), query, MENTIONS);
 }
 
 function commands(desk: Desk): Option[] {

@@ -21,7 +21,7 @@ describe("completion", () => {
 
   test("puts what begins so first", () => {
     const names = ["undo", "new", "fork", "renew"].map((name) => ({ name }));
-    expect(rank(names, "n").map(({ name }) => name)).toEqual(["new", "undo", "renew"]);
+    expect(rank(names, "n", 8).map(({ name }) => name)).toEqual(["new", "undo", "renew"]);
   });
 
   test("knows a command from a path and from prose", () => {

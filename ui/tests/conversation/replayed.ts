@@ -221,6 +221,7 @@ export class Replayed implements Transport {
       const older = !before && this.olderTurns.length > 0;
       return { turns: before ? this.olderTurns : this.turns, older, waiting: before ? [] : this.waiting };
     }
+    if (method === "PATCH") this.session = { ...this.session, ...(body as Partial<Session>) };
     if (route === "sessions" && method === "GET") return { sessions: [this.session] };
     if (route === "models")
       return { may_change: this.mayChange, models: this.offered, engines: this.#engines(), current: this.model };

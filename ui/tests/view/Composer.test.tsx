@@ -1,10 +1,12 @@
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { COMMANDS } from "../../src/conversation/commands";
 import { Composer } from "../../src/view/Composer";
 import { Desked } from "./desked";
 
 let shell: Desked;
 beforeEach(() => {
+  Element.prototype.scrollIntoView = () => undefined; // jsdom has none
   shell = new Desked();
 });
 afterEach(() => shell.close());
@@ -31,6 +33,16 @@ test("why variables are not those of now is said also where no name fits", async
   expect(shell.find(".ak-offered").textContent).toBe("The kernel is busy.");
   await type("look at it");
   expect(shell.page.querySelector(".ak-offered")).toBeNull();
+});
+
+test("a slash offers all commands that are possible now", async () => {
+  await act(() => shell.conversation.open("s1"));
+  await shell.show(<Composer />);
+  await type("/");
+  const offered = [...shell.page.querySelectorAll(".ak-option-name")].map((name) => name.textContent);
+  const possible = COMMANDS.filter((command) => command.enabled(shell.desk)).map(({ name }) => name);
+  expect(offered).toEqual(possible);
+  expect(offered).toContain("help");
 });
 
 test("a file whose name hides its ending shows the character that hides it", async () => {

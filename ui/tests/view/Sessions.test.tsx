@@ -48,3 +48,22 @@ test("the focus stays in the row of a conversation that is deleted and kept", as
   await shell.press("Keep it");
   expect(shell.find(".ak-session").contains(document.activeElement)).toBe(true);
 });
+
+test("a copy of a conversation has a title of its own", async () => {
+  await shell.show(<SessionList />);
+  await act(() => shell.desk.sessions.find(""));
+  await shell.press("Copy");
+  expect(shell.server.asked("POST", "sessions/s1/fork?")).toBe(1);
+  expect(shell.server.session.title).toBe("Rain (copy)");
+});
+
+test("the files that were attached are no conversation: they can only be deleted", async () => {
+  await shell.show(<SessionList />);
+  const uploads = { ...shell.server.session, id: "uploads", title: "Uploaded files", turns: 0 };
+  await act(() => {
+    shell.desk.sessions.rows.value = [{ session: uploads, notebooks: [], found: [] }];
+  });
+  const row = shell.find(".ak-session");
+  expect(row.textContent).not.toContain("0 turns");
+  expect([...row.querySelectorAll("button")].map((button) => button.textContent)).toEqual(["Delete"]);
+});

@@ -42,13 +42,10 @@ class Header:
     does not state it; ``parameters`` counts the elements of all tensors."""
 
     architecture: str
-    name: str
     licence: str
     context_length: int
-    chat_template: bool
     types: frozenset[str]
-    tensors: int
-    parameters: int = 0
+    parameters: int
 
 
 def read_header(path: Path) -> Header:
@@ -86,12 +83,9 @@ class _HeaderReader:
         architecture = str(values.get("general.architecture", ""))
         return Header(
             architecture=architecture,
-            name=str(values.get("general.name", "")),
             licence=str(values.get("general.license", "")),
             context_length=int(values.get(f"{architecture}.context_length", 0)),
-            chat_template=bool(values.get("tokenizer.chat_template")),
             types=types,
-            tensors=tensors,
             parameters=parameters,
         )
 

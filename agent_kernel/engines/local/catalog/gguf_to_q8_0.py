@@ -36,7 +36,8 @@ def rewrite(source: Path, target: Path) -> Iterator[Progress]:
     """Write the model in ``source`` to ``target`` as Q8_0, flush it to the disk, and yield progress in bytes of
     ``source``. Raises ModelBroken, and OSError if the disk is full; the caller then removes the incomplete
     ``target``."""
-    gguf = _gguf()
+    import gguf
+
     total = source.stat().st_size
     yield Progress("rewrite", 0, total)
     try:
@@ -80,16 +81,6 @@ def file_hash(path: Path) -> Generator[Progress, None, str]:
             done += len(chunk)
             yield Progress("verify", done, total)
     return digest.hexdigest()
-
-
-def _gguf() -> Any:
-    try:
-        import gguf
-    except ImportError as error:
-        raise ModelBroken(
-            ("The gguf library is needed to rewrite this file."), hint="Install it with: pip install gguf"
-        ) from error
-    return gguf
 
 
 def _copy_metadata(gguf: Any, reader: GGUFReader, writer: GGUFWriter) -> None:

@@ -39,7 +39,7 @@ CONVERSION = re.compile(
     r"pd\.to_numeric\((?P=place)(?:\.astype\(str\))?"
     r"(?:\.str\.replace\(r'\[\^\\d[.,]-\]', '', regex=True\)(?:\.str\.replace\(',', '\.'\))?)?, errors='coerce'\)"
     r"|pd\.to_datetime\((?P=place), (?:dayfirst=True|format='[%/:\w ]+')\)"
-    r"|pd\.to_timedelta\((?P=place), errors='coerce'\)"
+    r"|pd\.to_timedelta\((?P=place)(?:, errors='coerce'\)|\)\.dt\.total_seconds\(\))"
     r"|(?P=place)\.str\.strip\(\)\.str\.lower\(\)(?: == 'true')?))$",
     re.MULTILINE,
 )

@@ -115,6 +115,8 @@ class Fence:
         """Return the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request. Iterating
         over the chunks raises OutputInvalid if the answer does not fit the requested format."""
         forced = must_call(request)
+        if request.beginning:
+            return self._continue(request, completer)
         if request.output is not None:
             grammar_of(request.output, request.sampling.max_tokens)  # an error is raised before anything is decoded
         if forced and not _has_python(forced):
@@ -174,6 +176,18 @@ class Fence:
         async with aclosing(chunks):
             async for chunk in chunks:
                 yield replace(chunk, usage=_round_usage(spent, chunk.usage)) if isinstance(chunk, EndChunk) else chunk
+
+    async def _continue(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
+        """Yield the rest of the text with which the request ends. There is no decision between code and text: the
+        answer is text already."""
+        messages = request.messages[:-1]
+        offered = request.tool_choice != "none" and _has_python(request.tools)
+        _, turns = code_fence_prompt.exchanges(messages)
+        chat = code_fence_prompt.chat(messages, tools=offered, examples=self._examples(turns))
+        prompt = reasoning.without_thinking(await completer.render(chat), self.template) + request.beginning
+        async with aclosing(self._text(prompt, request, completer, offered)) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def _examples(self, turns: Sequence[code_fence_prompt.Exchange]) -> Sequence[ChatMessage]:
         """Return the worked examples for a conversation. They stay the same after the first turn that demands values in
@@ -334,6 +348,8 @@ def must_call(request: EngineRequest) -> tuple[ToolSpec, ...]:
         raise InvalidRequest(
             "tool_choice requires a call of a tool, so the answer cannot have an output format. Send only one of them."
         )
+    if request.continues and (tools or request.output is not None):
+        raise InvalidRequest("An answer with an output format or a required call cannot be continued.")
     return tools
 
 

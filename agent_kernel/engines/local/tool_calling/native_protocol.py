@@ -104,13 +104,13 @@ class Native:
     async def stream(self, request: EngineRequest, completer: Completer) -> AsyncGenerator[Chunk, None]:
         """Yield the chunks of one round, EndChunk last. Raises InvalidRequest for a contradictory request, and
         OutputInvalid for an answer that does not fit the requested format."""
-        forced = must_call(request)
+        forced, beginning = must_call(request), request.beginning
         template = await self._template(completer)
         ends = {template.end, *(tag for tag in ENDS if tag in self._loaded.template)} - {""}
         answer = NativeRound(request, completer, template, self._written, tuple(ends))
-        answer.prompt = await answer.render(request.messages)
-        if request.sampling.reasoning_effort == "none":
-            answer.prompt = reasoning.without_thinking(answer.prompt, self._loaded.template)
+        answer.prompt = await answer.render(request.messages[:-1] if beginning else request.messages)
+        if request.sampling.reasoning_effort == "none" or beginning:
+            answer.prompt = reasoning.without_thinking(answer.prompt, self._loaded.template) + beginning
         if forced:
             chunks = self._force_call(answer, forced)
         elif request.output is not None:
@@ -171,8 +171,9 @@ class Native:
             for part in reader.finish(cut=cut):
                 yield part
         # The text of an answer with reasoning is not stored: later prompts omit the reasoning, so that the common
-        # prefix ends before it.
-        if reader.calls and reader.whole and reader.answer.startswith(completion.text):
+        # prefix ends before it. The rest of a continued answer is not stored either, because it is half of a message.
+        is_whole = reader.whole and not answer.request.continues
+        if reader.calls and is_whole and reader.answer.startswith(completion.text):
             await answer.keep(completion.text, assistant(reader.text, reader.calls))
         reason = "calls" if reader.calls and completion.finish != "length" else completion.finish
         yield EndChunk(reason, completion.usage, completion.stopped_by(sampling.stop))

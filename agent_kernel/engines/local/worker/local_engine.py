@@ -99,7 +99,8 @@ class LocalEngine:
         if self._model is None:
             self._model = self._find_installed()
         length = self._context_length or (self._model.context_length if self._model else 0)
-        return EngineInfo(self._model_name(), True, length, self._sees, self._state, self._details, batches=True)
+        name, details = self._model_name(), self._details
+        return EngineInfo(name, True, length, self._sees, self._state, details, batches=True, continues=True)
 
     def _model_name(self) -> str:
         """Return the name of the model. For the model ``default``, return the name of the catalog model for which it

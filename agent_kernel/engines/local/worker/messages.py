@@ -54,6 +54,7 @@ def request_to_json(request: EngineRequest, *, sees: bool = False) -> dict[str, 
         "tool_choice": request.tool_choice,
         "parallel_calls": request.parallel_calls,
         "output": None if request.output is None else dataclasses.asdict(request.output),
+        "continues": request.continues,
     }
 
 
@@ -70,6 +71,7 @@ def request_from_json(body: dict[str, Any]) -> EngineRequest:
         tool_choice=body["tool_choice"],
         parallel_calls=body["parallel_calls"],
         output=None if output is None else OutputFormat(**output | {"choice": tuple(output["choice"])}),
+        continues=body["continues"],
     )
 
 

@@ -19,10 +19,8 @@ from tests.engines.local.model_sources import write_gguf
 def test_it_says_what_the_file_holds(tmp_path: Path) -> None:
     write_gguf(tmp_path / "m.gguf", "Q5_0")
     header = read_header(tmp_path / "m.gguf")
-    assert (header.architecture, header.name, header.context_length) == ("llama", "Test model", 2048)
-    assert header.chat_template
+    assert (header.architecture, header.context_length) == ("llama", 2048)
     assert header.types == {"F32", "Q5_0"}
-    assert header.tensors == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"GGUF\x63\0\0\0" + bytes(16), b"PK\x03\x04 a zip file"])

@@ -41,7 +41,7 @@ def canonical(message: Message) -> Message:
 
 @given(st.lists(MESSAGES, max_size=4), st.booleans())
 def test_pictures_travel_to_models_that_see_and_only_their_names_to_others(messages: list[Message], sees: bool) -> None:
-    request = EngineRequest(tuple(map(canonical, messages)))
+    request = EngineRequest(tuple(map(canonical, messages)), continues=sees)
     arrived = send_and_receive(request, sees=sees)
 
     assert arrived == request
