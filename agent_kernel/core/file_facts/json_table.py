@@ -6,15 +6,16 @@ Standard library only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
-
-from agent_kernel.core.file_facts.column_types import column_type
 
 MIN_ROWS = 2
 MAX_COLUMNS = 40
 MAX_DEPTH = 4
 """Number of levels of objects within a row whose values become columns."""
+DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?P<zone>Z)?)?")
+"""Matches a date without a zone, or in UTC."""
 INDEX = "name"
 """Name of the column for the keys of an object whose values are the rows."""
 
@@ -28,6 +29,18 @@ class JsonTable(NamedTuple):
     after: str
     cells: Mapping[str, Sequence[Any]]
     kinds: Mapping[str, str]
+
+
+def json_lines_table(path: str, documents: Sequence[Any]) -> JsonTable | None:
+    """Return how code makes a data frame of the file ``path``, whose lines are the ``documents``; None if they are no
+    rows. Nothing stands between ``before`` and ``after``, because pandas loads the file."""
+    table = _table("", "", documents)
+    if table is None:
+        return None
+    rows = f"pd.read_json({path!r}, lines=True)"
+    if any(isinstance(value, dict) for document in documents for value in document.values()):
+        rows = f"pd.json_normalize({rows}.to_dict('records'))"
+    return table._replace(before=rows, after=table.after.removeprefix(")"))
 
 
 def json_table(document: Any) -> JsonTable | None:
@@ -62,10 +75,10 @@ def _rows_by_name(document: Mapping[str, Any]) -> JsonTable | None:
     rows = list(document.values())
     if len(rows) <= MIN_ROWS or not _are_objects(rows) or len({frozenset(row) for row in rows}) > 1 or INDEX in rows[0]:
         return None
+    before, after = "pd.DataFrame.from_dict(", f", orient='index').rename_axis({INDEX!r}).reset_index("
     if any(isinstance(value, dict) for row in rows for value in row.values()):
-        return None
-    after = f", orient='index').rename_axis({INDEX!r}).reset_index("
-    return _table("pd.DataFrame.from_dict(", after, [{INDEX: key, **row} for key, row in document.items()])
+        before, after = f"pd.json_normalize({before}", f"{after}).to_dict('records')"
+    return _table(before, after, [{INDEX: key, **row} for key, row in document.items()])
 
 
 def _table(before: str, after: str, rows: Sequence[Any]) -> JsonTable | None:
@@ -77,7 +90,7 @@ def _table(before: str, after: str, rows: Sequence[Any]) -> JsonTable | None:
     if len(columns) > MAX_COLUMNS or len(columns) < 2 or any(_has_objects(column) for column in cells.values()):
         return None
     kinds = {column: _kind(values) for column, values in cells.items()}
-    dates = {column: "datetime64[ns]" for column, kind in kinds.items() if kind == "date"}
+    dates = {column: _date_type(cells[column]) for column, kind in kinds.items() if kind == "date"}
     return JsonTable(before, f"{after})" + (f".astype({dates!r})" if dates else ""), cells, kinds)
 
 
@@ -112,5 +125,14 @@ def _kind(column: Sequence[Any]) -> str:
         is_whole = all(isinstance(value, int) for value in present) and len(present) == len(column)
         return "int64" if is_whole else "float64"
     if present and all(isinstance(value, str) for value in present):
-        return "date" if column_type(present) == "date" else "str"
+        return "date" if _date_type(present) else "str"
     return "object"
+
+
+def _date_type(column: Sequence[Any]) -> str:
+    """Return the type of pandas for dates such as those of the column; "" if it has other texts or several zones."""
+    matches = [DATE.fullmatch(value) for value in column if value is not None]
+    zones = {match["zone"] for match in matches if match}
+    if not all(matches) or len(zones) != 1:
+        return ""
+    return "datetime64[ns, UTC]" if zones == {"Z"} else "datetime64[ns]"

@@ -25,7 +25,7 @@ from agent_kernel.core.file_facts.column_types import (
     has_several_forms,
     number_options,
 )
-from agent_kernel.core.file_facts.json_table import JsonTable, json_table
+from agent_kernel.core.file_facts.json_table import JsonTable, json_lines_table, json_table
 from agent_kernel.core.file_facts.log_lines import log_table
 from agent_kernel.core.file_facts.row_amounts import describe_amount
 from agent_kernel.core.file_facts.text_columns import describe_conversion, pandas_names
@@ -213,8 +213,10 @@ def _text_facts(name: str, head: FileHead, prompt: str, extension: str) -> FileF
     other text."""
     first_lines = [one_line(line) for line in head.text.splitlines()[:ROWS]]
     if extension in JSON_LINES:
-        documents = [_parse_json(line) for line in head.text.splitlines()[:ROWS] if line.strip()]
+        documents = [_parse_json(line) for line in head.text.splitlines() if line.strip()]
         if documents and None not in documents:
+            if not STRUCTURE.search(prompt) and (table := json_lines_table(name, documents)):
+                return _json_table_facts("JSON lines", name, table.before + table.after, table, whole=head.whole)
             shape = _json_shape(documents[0], DEPTH)
             reads = reads_by(f"pd.read_json({name!r}, lines=True)")
             return FileFacts("JSON lines", one_line(f"{reads}, each {shape}"), first_lines)
@@ -222,7 +224,8 @@ def _text_facts(name: str, head: FileHead, prompt: str, extension: str) -> FileF
         reads = reads_by(f"json.load({_open_call(name, head)})")
         if head.whole and (document := _parse_json(head.text)) is not None:
             if not STRUCTURE.search(prompt) and (table := json_table(document)):
-                return _json_table_facts(name, _open_call(name, head), table)
+                reads = f"{table.before}json.load({_open_call(name, head)}){table.after}"
+                return _json_table_facts("JSON", name, reads, table, whole=True)
             return FileFacts("JSON", one_line(f"{reads}, {_json_shape(document, DEPTH)}"))
         return FileFacts("JSON", f"{reads}, {head.size} bytes", [one_line(head.text[:LINE])])
     if not LINES.search(prompt) and (facts := log_facts(name, head)):
@@ -258,23 +261,24 @@ def log_facts(name: str, head: FileHead) -> FileFacts | None:
     return FileFacts("log", contents, [], [*map(one_line, values)], conversions if frame else [])
 
 
-def _json_table_facts(name: str, opened: str, table: JsonTable) -> FileFacts:
-    """Return the columns, the first rows and the values of a JSON document that holds the rows of a table."""
+def _json_table_facts(form: str, name: str, reads: str, table: JsonTable, *, whole: bool) -> FileFacts:
+    """Return the columns, the first rows and the values of a JSON document that holds the rows of a table. ``reads`` is
+    the expression that reads it. ``whole`` is False if the file has more rows."""
     columns, kinds = list(table.cells), list(table.kinds.values())
     cells = [["" if cell is None else str(cell) for cell in column] for column in table.cells.values()]
-    reads = reads_by(f"{table.before}json.load({opened}){table.after}")
     described = ", ".join(f"{shorten(column)} {kind}" for column, kind in zip(columns, kinds, strict=True))
     first_rows = list(zip(*cells, strict=True))[:ROWS]
     first_lines = [one_line(",".join(map(shorten, row))) for row in [columns, *first_rows]]
-    values = [one_line(line) for line in describe_values(columns, cells, kinds)]
+    values = [one_line(line) for line in describe_values(columns, cells, kinds)] if whole else []
     frame = _table_name(name)
     lists = [column for column, kind in table.kinds.items() if kind == "list" and frame]
     conversions = [f"{frame}[{column!r}] has a list in each row. {_explode(frame, column, table)}" for column in lists]
     numbers = [column for column, kind in table.kinds.items() if kind in NUMBERS]
     texts = [list(table.cells[column]) if kind == "str" else [] for column, kind in table.kinds.items()]
     conversions += [*conversions_of(name, columns, texts), *amounts_of(name, numbers)]
-    contents = f"{reads}, {len(cells[0])} rows x {len(columns)} columns: {described}"
-    return FileFacts("JSON", one_line(contents), first_lines, values, conversions)
+    count = f"{len(cells[0])} rows x " if whole else ""
+    contents = f"{reads_by(reads)}, {count}{len(columns)} columns: {described}"
+    return FileFacts(form, one_line(contents), first_lines, values, conversions)
 
 
 def _explode(frame: str, column: str, table: JsonTable) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_kernel.core.file_facts.json_table import json_table
+from agent_kernel.core.file_facts.json_table import json_lines_table, json_table
 
 
 def _read(document: Any) -> pd.DataFrame:
@@ -51,6 +52,44 @@ def test_a_value_in_an_object_beside_the_rows_is_a_column_too() -> None:
 def test_the_keys_of_an_object_of_similar_objects_are_a_column() -> None:
     frame = _read({city: {"area": area, "river": None} for city, area in (("Bonn", 141), ("Cork", 187), ("Graz", 127))})
     assert frame.loc[frame["area"].idxmax(), "name"] == "Cork"
+
+
+def test_objects_in_similar_objects_are_columns_with_a_dot() -> None:
+    frame = _read({at: {"severity": "sev1", "timeline": {"opened": f"2025-01-0{at}T08:00:00Z"}} for at in "123"})
+    assert frame["name"].tolist() == ["1", "2", "3"]
+    assert frame["timeline.opened"].dt.day.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("2024-05-01", "date"), ("2024-05-01T10:00:00Z", "date"), ("May 2024", "str")]
+)
+def test_dates_of_one_form_are_read_as_dates(text: str, kind: str) -> None:
+    table = json_table([{"a": 1, "at": text}] * 2)
+    assert table is not None
+    assert table.kinds["at"] == kind
+    _read([{"a": 1, "at": text}] * 2)
+    assert _kind_of_both(text, "2024-05-01T10:00:00+02:00") == "str"
+
+
+def _kind_of_both(first: str, second: str) -> str:
+    table = json_table([{"a": 1, "at": first}, {"a": 1, "at": second}])
+    assert table is not None
+    return table.kinds["at"]
+
+
+def test_lines_of_json_are_rows_and_their_objects_are_columns(tmp_path: Path) -> None:
+    documents = [
+        {"id": at, "to": {"land": land}, "day": f"2025-02-0{at}", "made_at": f"2025-02-0{at}T10:00:00Z"}
+        for at, land in ((1, "FR"), (2, "DE"))
+    ]
+    path = tmp_path / "orders.jsonl"
+    path.write_text("\n".join(map(json.dumps, [*documents, {"id": 3, "day": "2025-02-03"}])))
+    table = json_lines_table(str(path), documents)
+    assert table is not None
+    frame = eval(table.before + table.after, {"pd": pd})
+    assert frame["to.land"].tolist()[:2] == ["FR", "DE"]
+    assert frame["day"].dt.day.tolist() == [1, 2, 3]
+    assert frame["made_at"].dt.day.tolist()[:2] == [1, 2]
 
 
 @pytest.mark.parametrize(

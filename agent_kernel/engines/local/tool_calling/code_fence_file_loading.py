@@ -24,7 +24,7 @@ READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "loa
 """Names of the functions that read a file. ``json.load`` reads what ``open`` returns."""
 CONVERTERS = frozenset(
     {"read", "splitlines", "Series", "str", "extract", "dropna", "astype", "json_normalize", "DataFrame", "from_dict"}
-    | {"rename_axis", "reset_index"}
+    | {"rename_axis", "reset_index", "to_dict"}
 )
 """Names of the methods that make a list or a table of what was read."""
 LINES = ".splitlines()"
