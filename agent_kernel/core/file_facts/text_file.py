@@ -25,6 +25,8 @@ from agent_kernel.core.file_facts.column_types import (
     has_several_forms,
     number_options,
 )
+from agent_kernel.core.file_facts.json_table import JsonTable, json_lines_table, json_table
+from agent_kernel.core.file_facts.log_lines import log_table
 from agent_kernel.core.file_facts.row_amounts import describe_amount
 from agent_kernel.core.file_facts.text_columns import describe_conversion, pandas_names
 
@@ -45,6 +47,9 @@ NUMBERS = frozenset({"int64", "float64"})
 TABLES = frozenset({"csv", "tsv"})
 JSON_LINES = frozenset({"jsonl", "ndjson"})
 TEXTS = frozenset({"txt", "log", "md", "dat", "rst", "yaml", "yml", "toml", "ini", "xml", "html"})
+STRUCTURE = re.compile(r"\b(?:lists?|dict(?:s|ionar(?:y|ies))?|objects?|keys?|nested|json\.load)\b", re.IGNORECASE)
+"""Finds a question about the structure of a JSON document, which a table does not have."""
+LOGS = frozenset({"log", "txt", "out"})
 LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
 MAX_SKIPPED = 10
 """Maximum number of lines before the header of a table that are recognised as a title."""
@@ -204,22 +209,84 @@ def title_lines(numbered: Sequence[tuple[int, Sequence[Any]]]) -> int:
 
 
 def _text_facts(name: str, head: FileHead, prompt: str, extension: str) -> FileFacts:
-    """Return the keys and types of JSON, or the first lines of any other text."""
+    """Return the columns of JSON and logs that are tables, the keys and types of other JSON, or the first lines of any
+    other text."""
     first_lines = [one_line(line) for line in head.text.splitlines()[:ROWS]]
     if extension in JSON_LINES:
-        documents = [_parse_json(line) for line in head.text.splitlines()[:ROWS] if line.strip()]
+        documents = [_parse_json(line) for line in head.text.splitlines() if line.strip()]
         if documents and None not in documents:
+            if not STRUCTURE.search(prompt) and (table := json_lines_table(name, documents)):
+                return _json_table_facts("JSON lines", name, table.before + table.after, table, whole=head.whole)
             shape = _json_shape(documents[0], DEPTH)
             reads = reads_by(f"pd.read_json({name!r}, lines=True)")
             return FileFacts("JSON lines", one_line(f"{reads}, each {shape}"), first_lines)
     if extension == "json":
         reads = reads_by(f"json.load({_open_call(name, head)})")
         if head.whole and (document := _parse_json(head.text)) is not None:
+            if not STRUCTURE.search(prompt) and (table := json_table(document)):
+                reads = f"{table.before}json.load({_open_call(name, head)}){table.after}"
+                return _json_table_facts("JSON", name, reads, table, whole=True)
             return FileFacts("JSON", one_line(f"{reads}, {_json_shape(document, DEPTH)}"))
         return FileFacts("JSON", f"{reads}, {head.size} bytes", [one_line(head.text[:LINE])])
+    if not LINES.search(prompt) and (facts := log_facts(name, head)):
+        return facts._replace(first_lines=first_lines)
     count = f"{len(head.text.splitlines())} lines" if head.whole else f"{head.size} bytes"
     read = _open_call(name, head) + (".read().splitlines()" if LINES.search(prompt) else ".read()")
     return FileFacts("text", f"{reads_by(read)}, {count}", first_lines)
+
+
+def log_facts(name: str, head: FileHead) -> FileFacts | None:
+    """Return the columns of a log whose lines have a common form; None for other files."""
+    extension = extension_of(name)
+    table = log_table(head.text, whole=head.whole) if extension in LOGS else None
+    if table is None or (extension != "log" and "time" not in table.cells):
+        return None
+    rows = f"pd.Series({_open_call(name, head)}.read().splitlines()).str.extract(r{table.pattern!r})".replace(
+        "\\\\", "\\"
+    )
+    rows += ".dropna(how='all')" if table.has_other_lines or not head.whole else ""
+    rows += f".astype({dict(table.types)!r})" if table.types else ""
+    kinds = {name: "date" if kind.startswith("date") else kind.lower() for name, kind in table.types.items()}
+    described = ", ".join(f"{column} {kinds.get(column, 'str')}" for column in table.cells)
+    count = f"{len(next(iter(table.cells.values())))} rows x " if head.whole else ""
+    columns = list(table.cells)
+    cells = [table.cells[column] for column in columns]
+    values = describe_values(columns, cells, [kinds.get(column, "str") for column in columns]) if head.whole else []
+    frame = _table_name(name)
+    conversions = [
+        f"{frame}[{column!r}] holds text. Convert it first: {conversion.format(f'{frame}[{column!r}]')}"
+        for column, conversion in table.conversions.items()
+    ]
+    contents = one_line(f"{reads_by(rows)}, {count}{len(columns)} columns: {described}")
+    return FileFacts("log", contents, [], [*map(one_line, values)], conversions if frame else [])
+
+
+def _json_table_facts(form: str, name: str, reads: str, table: JsonTable, *, whole: bool) -> FileFacts:
+    """Return the columns, the first rows and the values of a JSON document that holds the rows of a table. ``reads`` is
+    the expression that reads it. ``whole`` is False if the file has more rows."""
+    columns, kinds = list(table.cells), list(table.kinds.values())
+    cells = [["" if cell is None else str(cell) for cell in column] for column in table.cells.values()]
+    described = ", ".join(f"{shorten(column)} {kind}" for column, kind in zip(columns, kinds, strict=True))
+    first_rows = list(zip(*cells, strict=True))[:ROWS]
+    first_lines = [one_line(",".join(map(shorten, row))) for row in [columns, *first_rows]]
+    values = [one_line(line) for line in describe_values(columns, cells, kinds)] if whole else []
+    frame = _table_name(name)
+    lists = [column for column, kind in table.kinds.items() if kind == "list" and frame]
+    conversions = [f"{frame}[{column!r}] has a list in each row. {_explode(frame, column, table)}" for column in lists]
+    numbers = [column for column, kind in table.kinds.items() if kind in NUMBERS]
+    texts = [list(table.cells[column]) if kind == "str" else [] for column, kind in table.kinds.items()]
+    conversions += [*conversions_of(name, columns, texts), *amounts_of(name, numbers)]
+    count = f"{len(cells[0])} rows x " if whole else ""
+    contents = f"{reads_by(reads)}, {count}{len(columns)} columns: {described}"
+    return FileFacts(form, one_line(contents), first_lines, values, conversions)
+
+
+def _explode(frame: str, column: str, table: JsonTable) -> str:
+    """Return the sentence that says how code gets one row for each element of a column of lists."""
+    items = [item for cell in table.cells[column] for item in cell or ()]
+    is_number = bool(items) and all(isinstance(item, int | float) for item in items)
+    converted = f".astype({{{column!r}: float}})" if is_number else ""
+    return f"One row for each element: {frame}_rows = {frame}.explode({column!r}){converted}"
 
 
 def _parse_json(text: str) -> Any:

@@ -8,6 +8,7 @@ names something explicitly and the program contains none of the usual ways to co
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -130,6 +131,9 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     values, and by a sentence for each pair of demanded values that the program computes in the same way. Return an
     empty list if the program cannot be parsed. ``facts`` describe the tables and files of the question."""
     tree = ParsedProgram(code).nodes
+    for node in tree:
+        if isinstance(node, ast.Assign) and _is_copied(node.value, code, facts):
+            node.value = ast.Constant(None)
     try:
         # Comments are removed, because a model may write a condition as a comment and still not apply it.
         program = ParsedProgram(ast.unparse(tree[0]) if tree else "")
@@ -148,6 +152,13 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     limits = [f"{label!r} has only these values: {values[label]}"[:MAX_SENTENCE] for label in wrong]
     limits += _equal_values(program, slots_of(question))
     return sorted(dict.fromkeys(found), key=sentences.index) + limits
+
+
+def _is_copied(value: ast.expr, code: str, facts: Sequence[str]) -> bool:
+    """Return whether the expression reads a log or a JSON document exactly as the facts say. It then names all columns
+    of the file, which is no use of a column."""
+    source = ast.get_source_segment(code, value) or ""
+    return not source.startswith("pd.read_") and "open(" in source and any(source in text for text in facts)
 
 
 def _sentences(question: str) -> Iterator[str]:
@@ -187,9 +198,9 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
         yield "place of a value"
     if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(program.code) and not BY_GROUP.search(program.code):
         yield "group"
-    named_values = ((label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE)
-    # A program that uses the column may select the value in another way, for example by a loop over its values.
-    if any(_names_value(sentence, one) and not _uses(program.code, label) for label, one in named_values):
+    named_values = [(label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE]
+    named_values = [(label, one) for label, one in named_values if _word_for(sentence, one)]
+    if any(_ignores_value(program.code, label, one) for label, one in named_values):
         yield "value"
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     if not all(_has_number(program, number) for number in numbers):
@@ -256,8 +267,33 @@ def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield match["label"], " ".join(match["values"].split())
 
 
-def _names_value(sentence: str, value: str) -> bool:
-    return bool(re.search(rf"(?<![\w'./-]){re.escape(value)}(?![\w'/-]|\.\w)", sentence, re.IGNORECASE))
+def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
+    """Return a statement for each value of a column that the question names in another form, which selects its rows:
+    ``errors = app[app['level'] == 'ERROR']``. ``table`` is the variable with the table."""
+    labels, lines = _labels(facts), {}
+    for label, value in ((label, value) for label, text in _values(facts) for value in text.split(", ")):
+        word = _word_for(question[:MAX_QUESTION], value) if label in labels and len(value) >= MIN_VALUE else ""
+        name = word.lower()
+        if word not in ("", value) and name.isidentifier() and not keyword.iskeyword(name) and name != table:
+            lines[name] = f"{name} = {table}[{table}[{label!r}] == {value!r}]\n"
+    return "".join(lines.values())
+
+
+def _word_for(text: str, value: str) -> str:
+    """Return the word of the text that is the value, also in another form: "errors" for ERROR, "viewed" for view.
+    Return an empty string if there is none."""
+    ending = "(?:e?s|e?d|ings?)?" if value.isalpha() else ""
+    match = re.search(rf"(?<![\w'./-]){re.escape(value)}{ending}(?![\w'/-]|\.\w)", text, re.IGNORECASE)
+    return match[0] if match else ""
+
+
+def _ignores_value(code: str, label: str, value: str) -> bool:
+    """Return whether the program does not use the column ``label``, or only finds its most frequent value, although the
+    question names ``value``. A program that uses the column in another way may select the value, for example by a loop
+    over the values of the column."""
+    column = re.escape(repr(label))
+    finds = re.search(rf"\[{column}\]\.(?:value_counts\(\)\.(?:idxmax|max|nlargest|head|index)\b|mode\()", code)
+    return not _uses(code, label) or (bool(finds) and value.casefold() not in code.casefold())
 
 
 def _column_without(node: ast.AST, values: Mapping[str, str]) -> str:

@@ -17,12 +17,14 @@ from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
 from agent_kernel.core.events import Notice
 from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas, workbook_facts
 from agent_kernel.core.file_facts.text_file import (
+    LOGS,
     TYPED_ROWS,
     bytes_to_read,
     describe_contents,
     extension_of,
     head_of,
     join_contents,
+    log_facts,
     reads_by,
 )
 from agent_kernel.core.files import INPUT_PREVIEW_CHARS, INPUTS_PREVIEW_CHARS, File
@@ -48,7 +50,7 @@ READ_BY_PROGRAMS = re.compile(r"\.agent\.|jupyter|config|mcp|package|requirement
 NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
 FACTS_CHARS = 1_500
 """Maximum characters of the description of each file, in addition to its preview."""
-DESCRIBED = frozenset({"csv", "tsv", "json", "jsonl"})
+DESCRIBED = frozenset({"csv", "tsv", "json", "jsonl"}) | LOGS
 WORKBOOKS = frozenset({"xlsx", "xlsm"})
 BINARY_TABLES = WORKBOOKS | {"parquet"}
 READERS = {
@@ -66,7 +68,7 @@ READERS = {
 class MountedInput:
     """An input file in the folder in which code runs. ``path`` is relative to that folder. If the file could not be
     copied, ``path`` is empty and ``problem`` says why. ``is_new`` is true if this turn copied it. ``content`` says how
-    code reads a table or a JSON document, and what is in it."""
+    code reads a table, a log or a JSON document, and what is in it."""
 
     file: File
     body: bytes | Path | None = None
@@ -309,9 +311,9 @@ def _how_code_reads(name: str) -> str:
 
 
 def _describe_content(mounted_input: MountedInput, name: str) -> str:
-    """Return how code reads a table or a JSON document that has the name ``name`` in the work directory, its columns or
-    keys, and the values of its columns; an empty string for other files. The first lines are left out, because the
-    preview has them. Raises OSError."""
+    """Return how code reads a table, a log or a JSON document that has the name ``name`` in the work directory, its
+    columns or keys, and the values of its columns; an empty string for other files. The first lines are left out,
+    because the preview has them. Raises OSError."""
     if extension_of(name) not in DESCRIBED or mounted_input.body is None:
         return ""
     size = mounted_input.file.size
@@ -321,7 +323,12 @@ def _describe_content(mounted_input: MountedInput, name: str) -> str:
         with mounted_input.body.open("rb") as source:
             data = source.read(bytes_to_read(size))
     head = head_of(data, size)
-    return describe_contents(name, head) if head is not None and head.text.strip() else ""
+    if head is None or not head.text.strip():
+        return ""
+    if extension_of(name) in LOGS:
+        facts = log_facts(name, head)
+        return join_contents(facts) if facts else ""
+    return describe_contents(name, head)
 
 
 def _begins(file: File, preview: str) -> list[str]:

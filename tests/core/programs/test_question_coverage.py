@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.programs.question_coverage import uncovered_sentences
+from agent_kernel.core.programs.question_coverage import select_named_values, uncovered_sentences
 
 FACTS = [
     "Files: sales.csv: CSV read by pd.read_csv('sales.csv'), 240 rows x 4 columns: unit_price float64, price float64,"
@@ -136,6 +136,42 @@ CATEGORIES = [
 def test_a_program_must_use_the_column_of_a_category_that_the_question_names(code: str, is_covered: bool) -> None:
     question = "How large is n for renewables?"
     assert uncovered_sentences(question, code, CATEGORIES) == ([] if is_covered else [question])
+
+
+LEVELS = [
+    "Files: app.log: log read by pd.Series(open('app.log').read().splitlines())"
+    ".str.extract(r'(?P<level>\\w+) (?P<part>.*)'), 51 rows x 2 columns: level str, part str\n"
+    "    level values: INFO, ERROR\n    part values: db, web"
+]
+READS = "app = pd.Series(open('app.log').read().splitlines()).str.extract(r'(?P<level>\\w+) (?P<part>.*)')\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "is_covered"),
+    [
+        ("app['part'].value_counts().idxmax()", False),
+        ("app['level'].value_counts().idxmax()", False),
+        ("app[app['level'] == 'ERROR']['part'].value_counts().idxmax()", True),
+        ("app.groupby(['part', 'level']).size()", True),
+    ],
+)
+def test_another_form_of_a_value_names_it_too_and_the_code_that_reads_the_file_does_not(
+    code: str, is_covered: bool
+) -> None:
+    question = "Which part has the most errors?"
+    assert uncovered_sentences(question, READS + code, LEVELS) == ([] if is_covered else [question])
+
+
+@pytest.mark.parametrize(
+    ("question", "code"),
+    [
+        ("Which part has the most errors?", "errors = app[app['level'] == 'ERROR']\n"),
+        ("How many with level ERROR?", ""),
+        ("Is terror a level?", ""),
+    ],
+)
+def test_the_rows_of_a_value_that_is_named_in_another_form_are_selected(question: str, code: str) -> None:
+    assert select_named_values(question, "app", LEVELS) == code
 
 
 @pytest.mark.parametrize("value", ["Renewable", "Solar", "Nuclear Energy, Renewables"])

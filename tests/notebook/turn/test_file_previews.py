@@ -127,6 +127,23 @@ def test_dates_whose_day_may_come_first_or_second_stay_text(here: Path) -> None:
             '{"u": "a"}\n{"u": "b"}\n',
             "JSON lines read by pd.read_json('a.jsonl', lines=True), each object {u",
         ),
+        (
+            "a.json",
+            '[{"t": "D", "p": [1, 2]}, {"t": "E", "p": []}]',
+            "2 rows x 2 columns: t str, p list\n    t,p\n    D,[1, 2]\n    E,[]\n"
+            "a['p'] has a list in each row. One row for each element: a_rows = a.explode('p').astype({'p': float})",
+        ),
+        (
+            "a.jsonl",
+            '{"u": "a", "n": {"v": 1}}\n{"u": "b", "n": {"v": 2}}\n',
+            "JSON lines read by pd.json_normalize(pd.read_json('a.jsonl', lines=True).to_dict('records')), "
+            "2 rows x 2 columns: u str, n.v int64",
+        ),
+        (
+            "a.log",
+            "".join(f"10:0{at} INFO took {at} ms\n" for at in range(6)),
+            ".astype({'ms': 'Int64'}), 6 rows x 3 columns: time str, level str, ms int64\n    10:00 INFO took 0 ms\n",
+        ),
         ("a.txt", "one\ntwo\n", "text read by open('a.txt').read(), 2 lines\n    one\n    two"),
         ("a b.csv", "n\n1\n", "a b.csv: CSV read by pd.read_csv('a b.csv')"),
         ("a.parquet", "", "table read by pd.read_parquet('a.parquet')"),
@@ -252,6 +269,13 @@ def test_a_question_about_lines_reads_lines(here: Path) -> None:
     (here / "a.log").write_text("one\ntwo\n")
 
     assert "open('a.log').read().splitlines()" in describe_files("How many lines has a.log?")
+
+
+def test_a_question_about_keys_or_lists_reads_the_document(here: Path) -> None:
+    (here / "a.json").write_text('[{"t": "D", "p": 1}, {"t": "E", "p": 2}]')
+
+    assert "json_normalize" in describe_files("What is the sum of p in a.json?")
+    assert "read by json.load(open('a.json')), list of 2" in describe_files("Which keys do the objects in a.json have?")
 
 
 @pytest.mark.parametrize(

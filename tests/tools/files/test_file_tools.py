@@ -292,6 +292,16 @@ async def test_a_table_is_described_as_the_files_that_a_cell_names(files: FileRe
     assert "read by json.load(open('d.json')), list of 1, each object {id int, tags list of 1, each str}\n" in text
 
 
+async def test_a_log_and_rows_of_json_are_described_as_tables(files: FileRegistry, workdir: Path) -> None:
+    lines = [f"2025-01-{day:02} 10:00:00 {'ERROR' if day % 4 else 'INFO'} db took {day} ms" for day in range(1, 29)]
+    log = await brought(files, "app.log", "\n".join(lines).encode())
+    rows = await brought(files, "r.json", b'[{"id": 1, "by": {"name": "Ada"}}, {"id": 2, "by": {"name": "Bob"}}]')
+    text, _, _ = await offer_files(files, workdir, log.id, rows.id)
+    assert "bytes), read by pd.Series(open('app.log').read().splitlines()).str.extract(r'^(?P<time>" in text
+    assert "28 rows x 3 columns: time date, level str, ms int64\n    level values: ERROR, INFO" in text
+    assert "read by pd.json_normalize(json.load(open('r.json'))), 2 rows x 2 columns: id int64, by.name str" in text
+
+
 async def test_a_workbook_is_described_by_its_sheets_and_first_rows(files: FileRegistry, workdir: Path) -> None:
     rows = [["staff of 2025"], [], ["name", "pay"], *([f"n{at}", "€ 1,250.00"] for at in range(2_000))]
     book = await brought(files, "my book.xlsx", documents.workbook({"Staff": rows, "Notes": [["x"]]}))

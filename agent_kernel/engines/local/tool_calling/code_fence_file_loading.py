@@ -13,20 +13,31 @@ import keyword
 import re
 from collections.abc import Iterator, Sequence
 
+from agent_kernel.core.file_facts.text_file import LINES as ABOUT_LINES
+
 FACT = re.compile(
     r"(?:Files: )?(?:(?P<path>\S.*?): (?:[A-Za-z]+ )+?|- (?P<input>[\w.-]+) \(id .*\), )read by (?=pd\.|json\.|open\()"
 )
 """Matches the beginning of a line of hidden context about a file, up to the expression that reads it. The file is one
 that the kernel can read, or an input file of the turn."""
-READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "read", "splitlines"})
+READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "open"})
+"""Names of the functions that read a file. ``json.load`` reads what ``open`` returns."""
+CONVERTERS = frozenset(
+    {"read", "splitlines", "Series", "str", "extract", "dropna", "astype", "json_normalize", "DataFrame", "from_dict"}
+    | {"rename_axis", "reset_index", "to_dict"}
+)
+"""Names of the methods that make a list or a table of what was read."""
 LINES = ".splitlines()"
 """Suffix of an expression whose value is a list of lines. The variable that gets this value is named "lines", so that a
 small model knows what each element is."""
+LOG_TABLE = re.compile(r"pd\.Series\((open\(.*?\)\.read\(\)\.splitlines\(\))\)\.str\.extract\(")
+"""Matches the beginning of an expression that reads a log as a table; the group is the list of its lines."""
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset(
-    {"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "date_format", "encoding", "lines"}
+    {"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "date_format", "encoding", "lines", "how"}
+    | {"record_path", "meta", "orient"}
 )
-NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.keyword)
+NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.Dict, ast.keyword)
 KIND = (
     r"(?:(?:an?|the|my)\s+)?(?:new\s+)?(?:pandas\s+)?"
     r"(?:(?:data\s?frame|table|list|dict(?:ionary)?|variable|string)\s+)?(?:(?:called|named)\s+)?"
@@ -38,6 +49,9 @@ table. Each word has its own look-behind, because look-behinds need a fixed widt
 MAX_ASKED = 4_000
 """Maximum number of characters of a question that are searched for files and names."""
 MAX_FACT = 2_000
+MAX_PARENTHESES = 80
+"""Maximum number of closing parentheses of a line that are tried as the end of the expression. The pattern of a log
+has many."""
 GIVEN = (
     re.compile(rf"\b(?:load|read|open|import|get|put)\b.*?\b(?:as|into)\s+{KIND}[`{{]?([A-Za-z_]\w*)", re.I),
     re.compile(rf"\b(?:make|create|build)\s+{KIND}[`{{]?([A-Za-z_]\w*)[`}}]?\s+(?:from|out of)\b", re.I),
@@ -80,7 +94,9 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
     used_names = set(variables)
     lines = []
     codes = ", ".join(_codes_of_missing(question))
-    for path, expression in files.items():
+    for path, reads_table in files.items():
+        lines_of_log = LOG_TABLE.match(reads_table) if ABOUT_LINES.search(question) else None
+        expression = lines_of_log[1] if lines_of_log else reads_table
         name = requested_name or _free("lines" if expression.endswith(LINES) else path, used_names)
         used_names.add(name)
         has_codes = codes and expression.startswith(("pd.read_csv(", "pd.read_excel("))
@@ -120,7 +136,7 @@ def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _expression(text: str, path: str) -> str:
     """Return the expression at the beginning of ``text`` if it does nothing but read ``path``, otherwise an empty
     string."""
-    for end in [at + 1 for at, char in enumerate(text) if char == ")"][:6]:
+    for end in [at + 1 for at, char in enumerate(text) if char == ")"][:MAX_PARENTHESES]:
         try:
             tree = ast.parse(text[:end], mode="eval")
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -135,15 +151,20 @@ def _is_only_read(tree: ast.Expression, path: str) -> bool:
     if not all(isinstance(node, NODES) for node in ast.walk(tree)):
         return False
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    paths = [node.args[0].value for node in calls if node.args and isinstance(node.args[0], ast.Constant)]
+    reads = [node for node in calls if _called(node) in READERS]
+    paths = [node.args[0].value for node in reads if node.args and isinstance(node.args[0], ast.Constant)]
     return (
         isinstance(tree.body, ast.Call)
         and paths == [path]
         and all(len(node.args) <= 1 for node in calls)
         and all(node.arg in OPTIONS for node in ast.walk(tree) if isinstance(node, ast.keyword))
         and all(node.id in MODULES for node in ast.walk(tree) if isinstance(node, ast.Name))
-        and all(node.attr in READERS for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+        and all(node.attr in READERS | CONVERTERS for node in ast.walk(tree) if isinstance(node, ast.Attribute))
     )
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def _find_name(question: str) -> str:

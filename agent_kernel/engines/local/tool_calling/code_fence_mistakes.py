@@ -1,7 +1,7 @@
 """Finds mistakes in a small model's program that raise no error. The program prints many rows although the question
-asks for one value; it computes with a column of text as if it contained numbers; it defines a function again without a
-change; or it defines a function that does not return the result of the question's example. The functions have no side
-effects.
+asks for one value; it computes with a column of text as if it contained numbers; it replaces missing values by zeros
+before it computes a mean; it defines a function again without a change; or it defines a function that does not return
+the result of the question's example. The functions have no side effects.
 
 The description of a table, in the hidden context of a question, contains the lines that convert such columns (see
 ``text_columns``).
@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_kernel.core.programs.program_edits import Edit, ParsedProgram
+from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column
 from agent_kernel.core.programs.syntax_tree import names_in, parse_or_empty
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import EACH, rows_of
 
@@ -38,7 +38,8 @@ CONVERSION = re.compile(
     r"Convert it first: (?P<line>(?P<name>\w+) = (?:"
     r"pd\.to_numeric\((?P=place)(?:\.astype\(str\))?"
     r"(?:\.str\.replace\(r'\[\^\\d[.,]-\]', '', regex=True\)(?:\.str\.replace\(',', '\.'\))?)?, errors='coerce'\)"
-    r"|pd\.to_datetime\((?P=place), dayfirst=True\)|pd\.to_timedelta\((?P=place), errors='coerce'\)"
+    r"|pd\.to_datetime\((?P=place), (?:dayfirst=True|format='[%/:\w ]+')\)"
+    r"|pd\.to_timedelta\((?P=place)(?:, errors='coerce'\)|\)\.dt\.total_seconds\(\))"
     r"|(?P=place)\.str\.strip\(\)\.str\.lower\(\)(?: == 'true')?))$",
     re.MULTILINE,
 )
@@ -58,6 +59,15 @@ ASKS_FOR_AMOUNTS = re.compile(
     re.IGNORECASE,
 )
 """Finds words in a question that ask for amounts of money."""
+MAX_QUESTION = 4_000
+CHANGED_BY_ZEROS = re.compile(r"\.(?:mean|median|std|var|min|idxmin|quantile|describe|agg)\(")
+"""Matches code that computes a statistic whose value zeros change."""
+ABOUT_MISSING = re.compile(
+    r"\b(?:missing|empty|blank|null|nan|none|unknown|fill\w*|zeros?|treat\w*|consider\w*|fehl\w+|leere?|manquant\w*|vides?"
+    r"|faltan\w*|vac[ií]\w*)\b|\b0\b",
+    re.IGNORECASE,
+)
+"""Finds words with which a question says what to do with missing values."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime|timedelta)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
@@ -200,6 +210,22 @@ def with_inclusive_bins(code: str, question: str) -> str:
         elif inner & highs and ast.unparse(bins.elts[0]) in map(str, lows) and "include_lowest" not in options:
             # By default, the first bin excludes its left end, which is the lowest value of the first range.
             edits.append((end, end, ", include_lowest=True"))
+    return program.apply_edits(edits) or code
+
+
+def without_zeros_for_missing(code: str, question: str) -> str:
+    """Return the code without statements such as ``t['a'] = t['a'].fillna(0)``, if it computes a mean, a median or
+    another statistic that zeros change, and the question says nothing of missing values or zeros."""
+    if not CHANGED_BY_ZEROS.search(code) or ABOUT_MISSING.search(question[:MAX_QUESTION]):
+        return code
+    program = ParsedProgram(code)
+    edits: list[Edit] = []
+    for statement in program.statements:
+        if isinstance(statement, ast.Assign) and is_column(target := statement.targets[0]):
+            column = ast.unparse(target)
+            if ast.unparse(statement.value) in (f"{column}.fillna(0)", f"{column}.fillna(0.0)"):
+                start, end = program.span(statement)
+                edits.append((start, end + 1, ""))
     return program.apply_edits(edits) or code
 
 

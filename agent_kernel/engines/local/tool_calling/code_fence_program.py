@@ -21,6 +21,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
     with_check,
     with_inclusive_bins,
+    without_zeros_for_missing,
 )
 
 MAX_CONVERSIONS = 2
@@ -77,7 +78,7 @@ async def write_program(
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
     code = rewrite_mistakes(code)
-    for rewrite in (with_named_functions, with_named_options, with_inclusive_bins):
+    for rewrite in (with_named_functions, with_named_options, with_inclusive_bins, without_zeros_for_missing):
         code = rewrite(code, turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 

@@ -17,6 +17,7 @@ from agent_kernel.core.messages import Message, ToolCall, corrected_call, correc
 from agent_kernel.core.programs.answer_form import slots_of, unusable_value
 from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
+from agent_kernel.core.programs.question_coverage import select_named_values
 from agent_kernel.core.programs.syntax_tree import parse
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
@@ -128,9 +129,11 @@ class Exchange:
 
     @property
     def reading(self) -> str:
-        """The first lines of the code for this question, which read the files that it names; an empty string if it
-        names none."""
-        return reading_lines(self.question, self.hidden, self.variables)
+        """The first lines of the code for this question: they read the files that it names, and select the rows of
+        the only file that its words mean. An empty string if it names no file."""
+        reading = reading_lines(self.question, self.hidden, self.variables)
+        table = reading.partition(" = ")[0] if reading.count("\n") == 1 else ""
+        return reading + (select_named_values(self.question, table, self.hidden) if table else "")
 
     @property
     def has_its_tables(self) -> bool:

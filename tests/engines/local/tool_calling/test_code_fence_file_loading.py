@@ -4,13 +4,19 @@ user gave.
 
 from __future__ import annotations
 
+import io
 import re
 
+import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from agent_kernel.core.file_facts.text_file import FileHead, describe_text_file
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
+from agent_kernel.engines.local.tool_calling.code_fence_prompt import Exchange
 from agent_kernel.engines.local.tool_calling.code_fence_protocol import NO_READING, Fence
 from tests.engines.local.scripted_backend import ScriptedBackend, chunks_of
 from tests.engines.local.tool_calling import chat_templates
@@ -71,6 +77,52 @@ def test_the_only_log_that_was_given_is_read_and_a_text_is_not() -> None:
     assert reading_lines("Who logs most?", [log], []) == "lines = open('s.log').read().splitlines()\n"
     text = "Files:\n- s.txt (id f, text/plain, 9 bytes), read by open('s.txt').read()"
     assert reading_lines("Sum it up.", [text], []) == ""
+
+
+LOG = "\n".join(
+    f"2025-01-{day:02} 10:00:00 ERROR {part} took {day} ms" for day in range(1, 29) for part in ("db", "web")
+)
+
+
+@pytest.mark.parametrize(
+    ("question", "begins"),
+    [
+        (
+            "Which part of app.log logs the most errors?",
+            "app = pd.Series(open('app.log').read().splitlines()).str.extract(",
+        ),
+        ("How many lines of app.log have db?", "lines = open('app.log').read().splitlines()\n"),
+    ],
+)
+def test_a_log_is_read_as_a_table_and_as_lines_if_the_question_is_about_lines(question: str, begins: str) -> None:
+    facts = [f"Files: {describe_text_file('app.log', FileHead(LOG, True, len(LOG)))}"]
+    assert reading_lines(question, facts, []).startswith(begins)
+
+
+def test_code_selects_the_rows_that_the_words_of_a_question_mean() -> None:
+    facts = [f"Files: {describe_text_file('app.log', FileHead(LOG, True, len(LOG)))}"]
+    assert Exchange(["Count the errors of app.log."], facts).reading.endswith(
+        "\nerrors = app[app['level'] == 'ERROR']\n"
+    )
+    assert Exchange(["Which of app.log are ERROR?"], facts).reading.count("\n") == 1
+    assert Exchange(["Read app.log."], facts).reading.count("\n") == 1
+
+
+QUOTED = st.lists(
+    st.sampled_from(["'", '"', "\\", "\\'", "r'", ")", "# x", "{a}", "\x1b", "é", "INFO", "7 ms", "k='v"])
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(QUOTED.map(" ".join), min_size=1, max_size=6), st.sampled_from(["{} {}", "{} INFO - {}", "{}: k={}"]))
+def test_the_line_for_any_log_reads_it(said: list[str], form: str) -> None:
+    texts = [form.format(f"2025-01-{day:02} 10:00:00", said[day % len(said)]) for day in range(1, 29)]
+    text = "\n".join(texts)
+    facts = describe_text_file("app.log", FileHead(text, True, len(text.encode())))
+    line = reading_lines("What does app.log say?", [f"Files: {facts}"], [])
+    variables: dict[str, object] = {"pd": pd, "open": lambda name: io.StringIO(text)}
+    exec(line, variables)
+    assert len(facts) >= 1_500 or "app" in variables
 
 
 def test_the_only_table_that_was_given_is_read_if_the_question_names_no_file() -> None:

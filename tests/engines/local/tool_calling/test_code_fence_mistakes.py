@@ -17,6 +17,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     unchanged_function,
     with_check,
     with_inclusive_bins,
+    without_zeros_for_missing,
 )
 from agent_kernel.notebook.kernel.variable_summary import summary
 from tests.narrowing import instance_of, not_none
@@ -283,3 +284,22 @@ def test_a_program_that_sums_prices_lacks_the_amounts(question: str) -> None:
 )
 def test_a_program_that_needs_no_amounts_lacks_none(question: str, code: str, facts: str) -> None:
     assert find_missing_amounts(code, [facts], question) is None
+
+
+FILLED = "t['a'] = t['a'].fillna(0)\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        ("What is the average a?", f"{FILLED}print(t['a'].mean())", "print(t['a'].mean())"),
+        ("What is the average a? Missing ones are zero.", f"{FILLED}print(t['a'].mean())", None),
+        ("Count an empty a as 0 in the average.", f"{FILLED}print(t['a'].mean())", None),
+        ("What is the total of a?", f"{FILLED}print(t['a'].sum())", None),
+        ("What is the average a?", "t['a'] = t['a'].fillna(t['b'])\nprint(t['a'].mean())", None),
+    ],
+)
+def test_missing_values_are_no_zeros_in_a_mean_unless_the_question_says_so(
+    question: str, code: str, expected: str | None
+) -> None:
+    assert without_zeros_for_missing(code, question) == (code if expected is None else expected)
