@@ -79,7 +79,10 @@ LAYERS: dict[str, tuple[str, str]] = {
         "core engines.local engines.local.catalog engines.local.grammar engines.local.tool_calling",
         "",
     ),
-    "engines.local.tool_calling": ("core core.programs engines.local engines.local.decoding engines.local.grammar", ""),
+    "engines.local.tool_calling": (
+        "core core.file_facts core.programs engines.local engines.local.decoding engines.local.grammar",
+        "",
+    ),
     "engines.local.torch": ("core engines.local engines.local.catalog engines.local.media", ""),
     "engines.local.worker": (
         "core core.wire.framing engines.local engines.local.catalog engines.local.decoding engines.local.media "
@@ -550,8 +553,8 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
-        "errors events file_facts.binary_table file_facts.column_types file_facts.row_amounts file_facts.text_columns "
-        "file_facts.text_file "
+        "errors events file_facts.binary_table file_facts.column_types file_facts.json_table file_facts.log_lines "
+        "file_facts.row_amounts file_facts.text_columns file_facts.text_file "
         "files invisible_characters messages programs.program_outcome programs.syntax_tree "
         "recent_entries version wire.framing wire.agent_cells wire.export_format wire.server_sent_events "
         "wire.sidecar_rows wire.turn_end wire.turn_follower"

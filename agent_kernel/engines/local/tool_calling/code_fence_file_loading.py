@@ -151,7 +151,7 @@ def _is_only_read(tree: ast.Expression, path: str) -> bool:
     if not all(isinstance(node, NODES) for node in ast.walk(tree)):
         return False
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    reads = [node for node in calls if _called(node) in READERS]
+    reads = [node for node in calls if _function_name(node) in READERS]
     paths = [node.args[0].value for node in reads if node.args and isinstance(node.args[0], ast.Constant)]
     return (
         isinstance(tree.body, ast.Call)
@@ -163,7 +163,7 @@ def _is_only_read(tree: ast.Expression, path: str) -> bool:
     )
 
 
-def _called(call: ast.Call) -> str:
+def _function_name(call: ast.Call) -> str:
     return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
