@@ -8,7 +8,6 @@ names something explicitly and the program contains none of the usual ways to co
 from __future__ import annotations
 
 import ast
-import keyword
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -269,12 +268,12 @@ def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
     """Return a statement for each value of a column that the question names in another form, which selects its rows:
-    ``errors = app[app['level'] == 'ERROR']``. ``table`` is the variable with the table."""
+    ``app_errors = app[app['level'] == 'ERROR']``. ``table`` is the variable with the table."""
     labels, lines = _labels(facts), {}
     for label, value in ((label, value) for label, text in _values(facts) for value in text.split(", ")):
         word = _word_for(question[:MAX_QUESTION], value) if label in labels and len(value) >= MIN_VALUE else ""
-        name = word.lower()
-        if word not in ("", value) and name.isidentifier() and not keyword.iskeyword(name) and name != table:
+        name = f"{table}_{word.lower()}"
+        if word not in ("", value) and name.isidentifier():
             lines[name] = f"{name} = {table}[{table}[{label!r}] == {value!r}]\n"
     return "".join(lines.values())
 

@@ -165,7 +165,7 @@ def test_another_form_of_a_value_names_it_too_and_the_code_that_reads_the_file_d
 @pytest.mark.parametrize(
     ("question", "code"),
     [
-        ("Which part has the most errors?", "errors = app[app['level'] == 'ERROR']\n"),
+        ("Which part has the most errors?", "app_errors = app[app['level'] == 'ERROR']\n"),
         ("How many with level ERROR?", ""),
         ("Is terror a level?", ""),
     ],

@@ -102,7 +102,7 @@ def test_a_log_is_read_as_a_table_and_as_lines_if_the_question_is_about_lines(qu
 def test_code_selects_the_rows_that_the_words_of_a_question_mean() -> None:
     facts = [f"Files: {describe_text_file('app.log', FileHead(LOG, True, len(LOG)))}"]
     assert Exchange(["Count the errors of app.log."], facts).reading.endswith(
-        "\nerrors = app[app['level'] == 'ERROR']\n"
+        "\napp_errors = app[app['level'] == 'ERROR']\n"
     )
     assert Exchange(["Which of app.log are ERROR?"], facts).reading.count("\n") == 1
     assert Exchange(["Read app.log."], facts).reading.count("\n") == 1
