@@ -273,7 +273,8 @@ def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
     for label, value in ((label, value) for label, text in _values(facts) for value in text.split(", ")):
         word = _word_for(question[:MAX_QUESTION], value) if label in labels and len(value) >= MIN_VALUE else ""
         name = f"{table}_{word.lower()}"
-        if word not in ("", value) and name.isidentifier():
+        # A value that ends with dots is the beginning of a longer one.
+        if word not in ("", value) and name.isidentifier() and not value.endswith("..."):
             lines[name] = f"{name} = {table}[{table}[{label!r}] == {value!r}]\n"
     return "".join(lines.values())
 
