@@ -82,7 +82,7 @@ SEARCH_ARGUMENTS = (
 FORK_ARGUMENTS = (
     ID,
     argument("new", nargs="?", help="id of the copy (default: a generated one)"),
-    argument("--turns", type=int, help="copy only this many committed turns, from the beginning"),
+    argument("--turns", type=int, help="copy the turns up to the answered one with this number"),
     *store_arguments(),
 )
 
