@@ -16,7 +16,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from agent_kernel.cli.base.command import ABSENT, Command, CommandParser, add_commands
-from agent_kernel.core.errors import AgentKernelError, UnknownModel
+from agent_kernel.core.errors import MODEL_LISTS, AgentKernelError
 from agent_kernel.core.version import __version__
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -94,12 +94,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _describe(error: AgentKernelError) -> str:
     """Return the error with its hint. For an unknown model the hint names the command that lists the models, and not
     the route of a server."""
-    if isinstance(error, UnknownModel):
-        from agent_kernel.engines.registry import MODEL_LISTS
-
-        if error.hint == MODEL_LISTS:
-            return f"{error.message} See: agent-kernel model list"
-    return str(error)
+    return f"{error.message} See: agent-kernel model list" if error.hint == MODEL_LISTS else str(error)
 
 
 def _prepare_streams() -> None:
