@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.base.command import CACHE_DIR, DATA_DIR, JSON, YES, Command, argument, group, settings_of
-from agent_kernel.cli.base.output import facts
+from agent_kernel.cli.base.output import Column, facts, show, wrap
 from agent_kernel.cli.base.store_access import ask_yes, confirm
 from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, PullFailed
@@ -49,13 +49,16 @@ def model_list(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(rows, indent=2))
         return 0
-    width = max(len(row["name"]) for row in rows) + 2
-    headings = f"{'STATE':<11}{'DOWNLOAD':<10}{'ON DISK':<9}{'LICENCE':<12}MODEL, AND WHERE IT IS OR COMES FROM"
-    print(f"{'NAME':<{width}}{headings}")
-    for row in rows:
-        sizes = f"{megabytes(row['download_bytes']):<10}{megabytes(row['disk_bytes']):<9}"
-        where = row["path"] or row["problem"] or row["source"]
-        print(f"{row['name']:<{width}}{row['state']:<11}{sizes}{row['licence']:<12}{row['title']}: {where}")
+    columns = {
+        "name": Column("NAME"),
+        "state": Column("STATE"),
+        "download_bytes": Column("DOWNLOAD", megabytes),
+        "disk_bytes": Column("ON DISK", megabytes),
+        "licence": Column("LICENCE"),
+        "place": Column("MODEL, AND WHERE IT IS OR COMES FROM"),
+    }
+    places = [f"{row['title']}: {row['path'] or row['problem'] or row['source']}" for row in rows]
+    show([row | {"place": place} for row, place in zip(rows, places, strict=True)], columns, as_json=False)
     if defaults():
         print(f"\nOn this machine {DEFAULT} stands for {entry_here(DEFAULT, cache_dir).name}.")
     return 0
@@ -122,10 +125,10 @@ def recommendation_lines(result: dict[str, Any]) -> Iterator[str]:
         free = megabytes(machine["available_bytes"])
         memory = f"{megabytes(machine['memory_bytes'])} of memory ({free} free)"
     gpus = ", ".join(f"{gpu['name']} ({megabytes(gpu['memory_bytes'])})" for gpu in machine["gpus"])
-    yield f"This machine has {memory}, {machine['cores']} CPU cores and {gpus or 'no NVIDIA GPU'}."
+    yield wrap(f"This machine has {memory}, {machine['cores']} CPU cores and {gpus or 'no NVIDIA GPU'}.")
     if choice := result["gpu"]:
         needed, settings = megabytes(choice["memory_bytes"]), choice["settings"]
-        yield (
+        yield wrap(
             f"On {choice['gpu']}, {choice['name']} suits best: it takes {needed} there in the precision "
             f"{settings['AGENT_KERNEL_PRECISION']}. To use it: agent-kernel model setup gpu, "
             f"agent-kernel model pull {settings['AGENT_KERNEL_MODEL']}, and then set "
@@ -139,20 +142,21 @@ def recommendation_lines(result: dict[str, Any]) -> Iterator[str]:
     for row in result["models"]:
         fits = {True: "yes", False: "no", None: "unknown"}[row["fits"]]
         mark = "*" if row["recommended"] else " "
-        yield f"{mark} {row['name']:<{width}}{row['state']:<9}{fits:<9}{_speed_text(row):<18}{row['fit_reason']}"
+        facts = f"{mark} {row['name']:<{width}}{row['state']:<9}{fits:<9}{_speed_text(row):<18}"
+        yield wrap(f"{facts}{row['fit_reason']}", len(facts))
     yield ""
     if any(row["tokens_per_s"] for row in result["models"]):
         note = next((row["speed_note"] for row in result["models"] if row["speed_basis"] == "scaled"), "")
-        yield f"Speed is in tokens per second.{note and f' About means {note}.'}"
+        yield wrap(f"Speed is in tokens per second.{note and f' About means {note}.'}")
     else:
         yield "The speed is unknown until a model has answered on this machine."
     best = next((row for row in result["models"] if row["recommended"]), None)
     if best is not None and best["state"] == "ready":
-        yield f"* {best['name']} suits this machine best, and is already downloaded."
+        yield wrap(f"* {best['name']} suits this machine best, and is already downloaded.")
     elif best is not None:
-        yield f"* {best['name']} suits this machine best. Get it with: {best['command']}"
+        yield wrap(f"* {best['name']} suits this machine best. Get it with: {best['command']}")
     if best is not None and result["default"] and best["name"] != result["default"]:
-        yield f"The default is {result['default']}. To use {best['name']}, set AGENT_KERNEL_MODEL={best['name']}."
+        yield wrap(f"The default is {result['default']}. To use {best['name']}, set AGENT_KERNEL_MODEL={best['name']}.")
 
 
 def _speed_text(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent_kernel.cli.base.command import YES, Command, add_commands, argument, settings_of
-from agent_kernel.cli.base.output import Column, facts, join, moment, printable, show, size, turn_count
+from agent_kernel.cli.base.output import Column, facts, join, moment, printable, show, size, turn_count, wrap
 from agent_kernel.cli.base.store_access import (
     ALL_NAMESPACES,
     LOCAL,
@@ -82,7 +82,7 @@ SEARCH_ARGUMENTS = (
 FORK_ARGUMENTS = (
     ID,
     argument("new", nargs="?", help="id of the copy (default: a generated one)"),
-    argument("--turns", type=int, help="copy only this many committed turns, from the beginning"),
+    argument("--turns", type=int, help="copy the turns up to the answered one with this number"),
     *store_arguments(),
 )
 
@@ -272,9 +272,9 @@ def sessions_search(args: argparse.Namespace) -> int:
         print(json.dumps(rows, indent=2))
         return 0 if hits else 1
     for hit in hits:
-        print(f"{hit.session.key.id}  {moment(hit.session.updated)}  {printable(hit.session.title)}")
+        print(wrap(f"{hit.session.key.id}  {moment(hit.session.updated)}  {printable(hit.session.title)}", 4))
         for snippet in hit.snippets:
-            print(f"    {snippet.seq:>5} {snippet.role:<10}{printable(snippet.text)}")
+            print(wrap(f"    {snippet.seq:>5} {snippet.role:<10}{printable(snippet.text)}", 20))
     if not hits:
         print("No match.", file=sys.stderr)
     return 0 if hits else 1
@@ -293,7 +293,10 @@ def sessions_fork(args: argparse.Namespace) -> int:
 
 def sessions_delete(args: argparse.Namespace) -> int:
     """Delete sessions from the store. Return 0, or 1 if the user did not confirm. Traces outside the store, such as the
-    files beside notebooks, stay; 'agent-kernel purge' removes those too."""
+    files beside notebooks, stay; 'agent-kernel purge' removes those too. Raises SessionNotFound instead of asking the
+    user about a session that does not exist."""
+    if not args.yes:
+        _require_sessions(args)
     if not confirm(args, f"Delete {len(args.id)} session(s) of {namespace_of(args)}?"):
         return 1
 
@@ -307,6 +310,16 @@ def sessions_delete(args: argparse.Namespace) -> int:
         for row in rows:
             print(f"{row['id']}  {'deleted' if row['deleted'] else 'did not exist'}")
     return 0
+
+
+def _require_sessions(args: argparse.Namespace) -> None:
+    async def find_missing(store: PersistentStore) -> list[str]:
+        return [id for id in args.id if await store.info(SessionKey(namespace_of(args), id)) is None]
+
+    if missing := run_with_store(args, find_missing):
+        raise SessionNotFound(
+            f"There is no session {', '.join(map(repr, missing))}.", hint="See: agent-kernel sessions list"
+        )
 
 
 SESSION_COMMANDS = (

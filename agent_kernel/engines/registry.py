@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_kernel.core.egress import EgressPolicy
-from agent_kernel.core.errors import InvalidRequest, LocalOnly, UnknownModel
+from agent_kernel.core.errors import MODEL_LISTS, InvalidRequest, LocalOnly, UnknownModel
 from agent_kernel.core.protocols import Engine, EngineInfo
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.added_servers import AddedServer, AddedServers
@@ -23,7 +23,6 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMANDS = frozenset({"pull", "unload", "reset"})
 """Subcommands of the notebook command ``model``. They are refused as names of engines."""
-MODEL_LISTS = "List the models of this server (agent-kernel model list, or GET models), and choose one of them."
 
 
 @dataclass(frozen=True, slots=True)

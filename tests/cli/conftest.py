@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,8 @@ import pytest
 
 from agent_kernel.cli import main
 from agent_kernel.sessions.store.sqlite import SqliteStore
+from tests.cli.served_clients import SCRIPT, Serve
+from tests.served import Served
 
 T = TypeVar("T")
 
@@ -67,3 +69,18 @@ def scripted(
     monkeypatch.setenv("AGENT_KERNEL_ENGINE", "scripted")
     monkeypatch.setenv("AGENT_KERNEL_SCRIPT", str(script))
     return command
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    """A function ``serve(*options, name=..., **fields of Served)`` that returns a server which is not yet started."""
+    made: list[Served] = []
+
+    def make(*options: str, name: str = "served", **fields: Any) -> Served:
+        one = Served(tmp_path / name, fields.pop("script", SCRIPT), options, **fields)
+        made.append(one)
+        return one
+
+    yield make
+    for one in made:
+        one.sweep()

@@ -1,57 +1,31 @@
-"""Tests ``agent-kernel serve``: the official clients of OpenAI and Anthropic use the process, and it stops without
-losing data.
-"""
+"""Tests ``agent-kernel serve``: the clients of OpenAI and Anthropic use the process, and it reports wrong settings."""
 
 from __future__ import annotations
 
 import os
-import re
 import signal
 import socket
-import stat
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import anthropic
-import httpx
 import openai
 import pytest
 
 from agent_kernel.core.settings import SHARED_SERVER_LIMITS
 from agent_kernel.core.storage_locations import YOUNG_S
-from tests.narrowing import not_none
+from tests.cli.served_clients import SCRIPT, Serve, messages_of, openai_client
 from tests.served import Served, ended
-from tests.server import PLAIN, AgentServer, Json, followed, start_turn, text_of
+from tests.server import AgentServer, followed, start_turn, text_of
 
-SLOW = {"text": "word " * 400, "deltas": 400, "delay": 0.05, "when": "slow", "loop": True}
-GATED = {"text": "ready " * 20, "deltas": 20, "when": "gated", "gate": "go"}
-SCRIPT: list[Json] = [SLOW, GATED, {"text": "Hello.", "loop": True}]
 CLOSED = (
     *("api", "api/contents", "api/kernels", "api/kernelspecs", "api/sessions", "api/terminals", "api/status"),
     *("api/shutdown", "api/config/notebook", "api/me", "api/spec.yaml", "files/script.json", "view/script.json"),
     *("nbconvert/html/a.ipynb", "lab", "tree", "terminals/1", "api/events/subscribe", "v1/no/such/thing", "v2/models"),
 )
-Serve = Callable[..., Served]
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Serve]:
-    """A function ``serve(*options, name=..., **fields of Served)`` that returns a server which is not yet started."""
-    made: list[Served] = []
-
-    def make(*options: str, name: str = "served", **fields: Any) -> Served:
-        one = Served(tmp_path / name, fields.pop("script", SCRIPT), options, **fields)
-        made.append(one)
-        return one
-
-    yield make
-    for one in made:
-        one.sweep()
 
 
 @pytest.fixture(scope="module")
@@ -60,16 +34,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield one.start()
 
 
-def openai_client(served: Served) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{served.url}/v1", api_key=served.token, max_retries=0)
-
-
 def anthropic_client(served: Served) -> anthropic.Anthropic:
     return anthropic.Anthropic(base_url=served.url, api_key=served.token, max_retries=0)
-
-
-def messages_of(prompt: str) -> list[Any]:
-    return [{"role": "user", "content": prompt}]
 
 
 # ------------------------------------------------------------------------------------------------ what is on, and off
@@ -116,119 +82,6 @@ def test_a_probe_needs_no_token_and_learns_nothing(served: Served) -> None:
     with served.nobody() as nobody:
         assert nobody.get("/health").json() == {"status": "ok"}
         assert nobody.head("/health").status_code == 200
-
-
-# ------------------------------------------------------------------------------------------------ the token
-
-
-def test_a_token_is_made_once_kept_for_its_owner_and_told_nowhere(serve: Serve) -> None:
-    first = serve("--log-level", "debug").start()
-    token, file = first.token, Path(first.started["token_file"])
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
-    with first.client() as client:
-        assert client.get("/v1/models").status_code == 200
-        assert client.get("/v1/models", params={"token": token}).status_code == 200
-        client.post("/v1/chat/completions", json={"model": "none", "messages": messages_of("x")})
-    assert token.encode() not in Path(f"/proc/{not_none(first.process).pid}/cmdline").read_bytes()
-    assert first.stop() == 0
-    assert token.encode() not in first.everything()
-    again = serve("--data-dir", "data", env={"AGENT_KERNEL_DATA_DIR": "other"}).start()
-    assert again.token == token
-    assert (again.started["token_file"], again.started["sessions"]) == (str(file), str(file.parent))
-    assert again.stop() == 0
-
-
-def test_a_token_in_an_address_opens_nothing_and_is_in_no_log(serve: Serve) -> None:
-    served = serve().start()
-    with served.nobody() as client:
-        for path in ("", "login", "logout", "static/favicon.ico", "webapp/a/b.js", "v1/turns", "nothing"):
-            for method in ("GET", "POST", "PUT", "DELETE"):
-                reply = client.request(method, f"{path}?token={served.token}")
-                assert served.token not in reply.text + str(reply.headers)
-                assert reply.status_code in (401, 403, 404, 405) or "v1" not in path
-    served.stop()
-    assert "POST" in served.log.read_text()
-    assert served.token not in served.log.read_text()
-
-
-@pytest.mark.parametrize("variable", ["JUPYTER_TOKEN", "AGENT_KERNEL_TOKEN"])
-def test_a_token_that_is_given_is_used_and_not_kept(serve: Serve, variable: str) -> None:
-    given = "a-token-of-the-operator"
-    served = serve(env={variable: given, "AGENT_KERNEL_DATA_DIR": "data/below"}).start()
-    assert served.started["token_file"] is None
-    assert served.started["sessions"] == str(served.directory / "data" / "below")
-    assert variable in served.started["token_from"]
-    with served.client(given) as client, served.client("another") as stranger:
-        assert client.get("/v1/models").status_code == 200
-        assert stranger.get("/v1/models").status_code == 401
-    assert served.stop() == 0
-    assert given.encode() not in served.everything()
-
-
-def test_in_a_kernel_its_credential_is_no_token(serve: Serve) -> None:
-    served = serve(env={"AGENT_KERNEL_TOKEN": "the-kernels-own", "AGENT_KERNEL_ID": "k"}).start()
-    assert served.token != "the-kernels-own"
-
-
-def test_a_token_that_others_can_read_is_refused(serve: Serve) -> None:
-    served = serve()
-    file = served.directory / "data" / "serve-token"
-    file.parent.mkdir(parents=True)
-    file.write_text("known-to-all\n")
-    file.chmod(0o644)
-    status, out = ended(served.begin())
-    assert (status, out) == (1, "")
-    assert "Other users may read the token" in served.log.read_text()
-    assert "known-to-all" not in served.log.read_text()
-
-
-# ------------------------------------------------------------------------------------------------ the page
-
-
-def test_in_a_terminal_it_prints_a_link_that_logs_in_one_browser(serve: Serve) -> None:
-    served = serve()
-    terminal, inside = os.openpty()
-    try:
-        served.begin(stdout=inside, as_json=False)
-        os.close(inside)  # so that reading ends if the server does
-        url = not_none(re.search(r"in a browser (\S+)", read_terminal(terminal, "stop  ")))
-        assert (served.directory / "data" / "serve-token").read_text().strip() not in url[1]
-        origin = url[1].partition("?")[0]
-        with httpx.Client(base_url=origin, **PLAIN) as browser, httpx.Client(base_url=origin, **PLAIN) as late:
-            first = browser.get(url[1])
-            assert (first.status_code, first.headers["Location"]) == (302, "/")
-            assert {"HttpOnly", "SameSite=Lax"} <= set(first.headers["Set-Cookie"].split("; "))
-            assert browser.get("agent/v1/health").status_code == 200
-            assert "Set-Cookie" not in late.get(url[1]).headers
-            assert late.get("agent/v1/health").status_code == 401
-    finally:
-        os.close(terminal)
-
-
-def test_a_login_outlives_a_restart_and_the_page_is_below_the_path_of_the_server(serve: Serve) -> None:
-    served = serve("--base-url", "/team/a/").start()
-    assert served.started["page_url"] == f"{served.url}/"
-    with httpx.Client(**PLAIN) as browser:
-        assert browser.get(served.url).headers["Location"] == "/team/a/"
-        page = browser.get(f"{served.url}/")
-        assert re.findall(r'(?:href|src)="(?!webapp/)', page.text) == []
-        proof = {"X-XSRFToken": browser.cookies["_xsrf"]}
-        done = browser.post(f"{served.url}/login", data={"password": served.token}, headers=proof)
-        assert "Path=/team/a/" in done.headers["Set-Cookie"].split("; ")
-        port = served.url.rpartition(":")[2].partition("/")[0]
-        assert served.stop() == 0
-        served.options = ("--base-url", "/team/a/", "--port", port)
-        served.start()
-        assert browser.get(f"{served.url}/agent/v1/sessions").status_code == 200
-
-
-def read_terminal(terminal: int, until: str) -> str:
-    """Return what a terminal printed, once ``until`` is part of it."""
-    text = ""
-    while until not in text:
-        text += os.read(terminal, 4096).decode()
-    return text
 
 
 # ------------------------------------------------------------------------------------------------ start and stop
@@ -293,119 +146,6 @@ def test_without_a_home_that_can_be_written_it_serves_and_says_what_is_lost(serv
     assert served.stop() == 0
     assert "kept only until this server ends" in served.log.read_text()
     assert not sessions.exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_cleanly(serve: Serve, number: signal.Signals) -> None:
-    served = serve().start()
-    assert served.stop(number) == 0
-    assert "Traceback" not in served.log.read_text()
-
-
-class Reader(threading.Thread):
-    """A thread that streams a turn of the session ``name`` and records what arrived and how it ended."""
-
-    def __init__(self, served: Served, name: str, prompt: str) -> None:
-        super().__init__(daemon=True)
-        self._client, self._name, self._prompt = openai_client(served), name, prompt
-        self.text = ""
-        self.finish: str | None = None
-        self.problem: Exception | None = None
-        self.begun = threading.Event()
-
-    def run(self) -> None:
-        try:
-            stream = self._client.chat.completions.create(
-                model="default", messages=messages_of(self._prompt), stream=True, extra_body={"session_id": self._name}
-            )
-            for chunk in stream:
-                for choice in chunk.choices:
-                    self.text += choice.delta.content or ""
-                    self.finish = choice.finish_reason or self.finish
-                if self.text:
-                    self.begun.set()
-        except Exception as error:  # noqa: BLE001  looked at by the test
-            self.problem = error
-        finally:
-            self._client.close()
-            self.begun.set()
-
-
-def reading(served: Served, prompt: str, count: int) -> list[Reader]:
-    readers = [Reader(served, f"{prompt} {number}", prompt) for number in range(count)]
-    for reader in readers:
-        reader.start()
-    for reader in readers:
-        assert reader.begun.wait(60)
-    return readers
-
-
-def read_answers(served: Served, session: str) -> str:
-    """Return the answers that are stored in the session."""
-    with served.client() as client:
-        items = client.get(f"/v1/sessions/{session}/items").raise_for_status().json()["items"]
-    messages = [item["message"] for item in items]
-    return "".join(message["content"] for message in messages if message["role"] == "assistant")
-
-
-def test_what_was_said_before_a_stop_is_saved_and_every_stream_ends(serve: Serve) -> None:
-    served = serve("--drain", "0").start()
-    readers = reading(served, "slow", 8)
-    assert served.stop() == 0
-    for reader in readers:
-        reader.join(30)
-        assert reader.text
-        assert type(reader.problem) is openai.APIError, reader.problem  # told in the stream, not a broken connection
-    assert "Traceback" not in served.log.read_text()
-    served.start()
-    for number, reader in enumerate(readers):
-        kept = read_answers(served, f"slow {number}")
-        assert kept.startswith(reader.text.rstrip())
-        assert len(kept) < len(str(SLOW["text"]))
-
-
-def test_turns_may_end_meanwhile_and_no_other_begins(serve: Serve) -> None:
-    served = serve("--drain", "30").start()
-    with served.client() as client:
-        assert client.get("/health").json() == {"status": "ok"}
-        (reader,) = reading(served, "gated", 1)
-        assert served.process is not None
-        served.process.send_signal(signal.SIGTERM)
-        served.until_logged("1 turn is running")
-        probe = client.get("/health")
-        refused = client.post("/v1/chat/completions", json={"model": "default", "messages": messages_of("hi")})
-    (served.directory / "go").touch()
-    assert (probe.status_code, probe.json()) == (503, {"status": "stopping"})
-    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "server_stopping")
-    assert served.process.wait(60) == 0
-    reader.join(30)
-    assert (reader.text, reader.finish) == (GATED["text"], "stop")
-
-
-def test_a_second_signal_does_not_wait_for_turns_and_saves_them_all_the_same(serve: Serve) -> None:
-    served = serve("--drain", "60").start()
-    (reader,) = reading(served, "slow", 1)
-    not_none(served.process).send_signal(signal.SIGINT)
-    served.until_logged("1 turn is running")
-    assert served.stop(signal.SIGINT) == 0
-    reader.join(30)
-    served.start()
-    assert read_answers(served, "slow 0").startswith(reader.text.rstrip())
-
-
-def test_a_third_signal_waits_for_nothing(serve: Serve) -> None:
-    served = serve("--drain", "60").start()
-    reading(served, "slow", 1)
-    process = not_none(served.process)
-    os.kill(process.pid, signal.SIGSTOP)  # so that all three are there when it looks
-    for _ in range(3):
-        os.kill(process.pid, signal.SIGINT)
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGCONT)
-    while process.poll() is None:
-        process.send_signal(signal.SIGINT)
-        time.sleep(0.02)
-    assert process.returncode in (0, 130)
 
 
 # ------------------------------------------------------------------------------------------------ elsewhere

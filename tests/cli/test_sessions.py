@@ -199,6 +199,13 @@ def test_deleting_needs_a_yes(sessions: Command, monkeypatch: pytest.MonkeyPatch
     assert sessions("sessions", "--json").json == []
 
 
+def test_a_session_that_does_not_exist_is_named_before_any_question(sessions: Command) -> None:
+    refused = sessions("sessions", "delete", "rain", "nope", "neither")
+    assert (refused.status, refused.out) == (1, "")
+    assert refused.err == "agent-kernel: There is no session 'nope', 'neither'. See: agent-kernel sessions list\n"
+    assert len(sessions("sessions", "--json").json) == 1
+
+
 def test_faults_are_told_mended_and_then_gone(sessions: Command) -> None:
     assert sessions("sessions", "verify").status == 0
     with closing(sqlite3.connect(sessions.data / "sessions.db")) as connection, connection:

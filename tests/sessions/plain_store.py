@@ -302,13 +302,17 @@ class PlainStore:
         kept = self._found(key)
         if target in self._all():
             raise Conflict(f"A session {target.id!r} exists already.", details={"session": target.id})
-        chosen = [id for id in kept.line.turns if kept.turns[id].state == "committed"][:turns]
+        chosen = [id for id in kept.line.turns if kept.turns[id].state != "open"]
+        answered = [id for id in chosen if kept.turns[id].state == "committed"]
+        if turns is not None and turns <= len(answered):
+            chosen = chosen[: chosen.index(answered[turns - 1]) + 1] if turns else []
         await self.create(target, kept.session.title)
         copy = self._found(target)
         copy.turns = {id: replace(kept.turns[id], key=target) for id in chosen}
         copy.line.turns = chosen
         copy.line.items = [item for item in kept.line.items if item.turn in chosen]
-        self._change(copy, head=copy.line.end, turns=copy.turns[chosen[-1]].ordinal if chosen else 0)
+        head = max((copy.line.end, *(turn.since for turn in copy.turns.values())))
+        self._change(copy, head=head, turns=copy.turns[chosen[-1]].ordinal if chosen else 0)
         return copy.session
 
     async def bind(self, namespace: str, root: str, path: str, session: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +14,9 @@ from typing import Any
 UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 WIDE = 100_000
 """Width of a table in characters if the output is not a terminal, so that nothing is cut."""
+
+MIN_TEXT = 10
+"""Width of a column of text, in characters, below which lines are longer than the terminal is wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,15 @@ def printable(text: str) -> str:
     """Return the text without control characters, so that a title from a model or a web page cannot control the
     terminal."""
     return "".join(char if char.isprintable() else " " if char.isspace() else UNPRINTABLE for char in text)
+
+
+def wrap(line: str, indentation: int = 0) -> str:
+    """Break a line between words so that it fits the width of the terminal; the lines after the first are indented. If
+    the output is not a terminal, return the line as it is."""
+    if not sys.stdout.isatty():
+        return line
+    width = max(shutil.get_terminal_size().columns, indentation + MIN_TEXT)
+    return textwrap.fill(line, width, subsequent_indent=" " * indentation, break_on_hyphens=False)
 
 
 def moment(seconds: float) -> str:

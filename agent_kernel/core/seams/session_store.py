@@ -205,10 +205,10 @@ class BranchOperations(Protocol):
         turn."""
 
     async def fork(self, key: SessionKey, target: SessionKey, turns: int | None = None) -> Session:
-        """Create the session ``target`` from the first ``turns`` committed turns of the current branch (None = all, 0 =
-        none) and their media; other turns are left out. The fork keeps the mark ``imported``, but not the hash of the
-        imported document, because the fork may contain less than the document. Raises SessionNotFound, and Conflict if
-        ``target`` exists."""
+        """Create the session ``target`` from the current branch up to its ``turns``-th committed turn (None = all,
+        0 = none), with the media. Turns that failed or were stopped before that are copied; an open turn is not. The
+        fork keeps the mark ``imported``, but not the hash of the imported document, because the fork may contain less
+        than the document. Raises SessionNotFound, and Conflict if ``target`` exists."""
 
 
 class SummaryOperations(Protocol):

@@ -345,16 +345,39 @@ async def test_a_fork_of_no_turns_is_empty_and_more_than_there_are_is_all(store:
     await assert_raises(InvalidRequest, store.fork(KEY, SessionKey("local", "negative"), -1))
 
 
-async def test_turns_that_did_not_commit_are_not_forked(store: SessionStore, owner: Owner) -> None:
+async def test_a_fork_has_the_turns_that_ended_without_an_answer_and_not_the_running_one(
+    store: SessionStore, owner: Owner
+) -> None:
     await whole_turns(store, 1)
-    failed = Talk(store, owner, KEY, await store.open_turn(Turn("failed", KEY), owner))
-    await failed.say(user("lost"), calls("c"))
+    stopped = Talk(store, owner, KEY, await store.open_turn(Turn("stopped", KEY), owner))
+    await stopped.say(user("stop"), calls("c"))
+    await stopped.close("cancelled")
+    await store.add_turn(Turn("t2", KEY), [user("u2")])
+    failed = await stopped.again("failed")
     await failed.close("failed")
     running = await failed.again("running")
     await running.say(user("not yet"))
+    expected = {0: [], 1: ["t1"], 2: ["t1", "stopped", "t2"], None: ["t1", "stopped", "t2", "failed"]}
+    for count, turns in expected.items():
+        target = SessionKey("local", f"copy {count}")
+        fork = await store.fork(KEY, target, count)
+        assert [turn.id for turn in await store.turns(target)] == turns, count
+        assert fork.turn_count == len(turns), count
+    assert [turn.state for turn in await store.turns(target)] == ["committed", "cancelled", "committed", "failed"]
+    assert [item.message.text for item in await store.latest(target)][:3] == ["u1", "a1", "stop"]
+    await store.add_turn(Turn("t3", target), [user("u3")])
+    assert [turn.id for turn in await store.turns(target)][-1] == "t3"
+
+
+async def test_a_fork_continues_behind_a_stopped_turn_that_said_nothing(store: SessionStore, owner: Owner) -> None:
+    await whole_turns(store, 2)
+    await store.branch(KEY, before="t2", name="edit")
+    empty = await store.open_turn(Turn("empty", KEY), owner)
+    await store.close_turn(empty, owner, "cancelled")
     target = SessionKey("local", "copy")
     await store.fork(KEY, target)
-    assert [item.message.text for item in await store.latest(target)] == ["u1", "a1"]
+    await store.add_turn(Turn("t3", target), [user("u3")])
+    assert [turn.id for turn in await store.turns(target)] == ["t1", "empty", "t3"]
 
 
 async def test_a_fork_overwrites_nothing(store: SessionStore) -> None:

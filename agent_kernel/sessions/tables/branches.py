@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agent_kernel.core.errors import Conflict, InvalidRequest
 from agent_kernel.core.messages import Message
-from agent_kernel.core.session import Item, Session, SessionKey
+from agent_kernel.core.session import Item, Session, SessionKey, Turn
 from agent_kernel.sessions.tables import blobs, files, items, segments, sessions, turns
 from agent_kernel.sessions.tables.rows import HERE, insert_row, insert_rows, pair
 from agent_kernel.sessions.tables.segments import END, SegmentRange
@@ -79,12 +79,13 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
     sessions.create(db, target, source.title, now)
     path = segments.branch_path(db, key, None)
     # Turns and items keep their numbers, with gaps, so that the numbers of the source mean the same in the fork.
-    copied = [turn for turn in turns.select_turns(db, key, path, None) if turn.state == "committed"][:count]
+    copied = _turns_to_fork(turns.select_turns(db, key, path, None), count)
     chosen = {turn.id for turn in copied}
     moved = [item for item in items.select_latest(db, key, path, None) if item.turn in chosen]
     _copy_rows(db, key, target, [turn.id for turn in copied], [item.seq for item in moved])
     files.copy_files(db, key, target, {turn.ordinal for turn in copied}, all=count is None)
-    head = moved[-1].seq if moved else 0
+    # A turn without items may begin after the last item; the next turn must begin after it.
+    head = max((*(item.seq for item in moved[-1:]), *(turn.since for turn in copied)), default=0)
     db.execute(
         # The hash of the imported document is removed: the fork may hold less than that document.
         "UPDATE sessions SET head = ?, turns = ?, (tags, imported) = (SELECT tags, json_remove(imported, '$.sha256')"
@@ -93,6 +94,17 @@ def fork_session(db: sqlite3.Connection, key: SessionKey, target: SessionKey, co
     )
     sessions.mark_changed(db, target, now)
     return sessions.require_session(db, target, counts=True)
+
+
+def _turns_to_fork(of_branch: Sequence[Turn], count: int | None) -> list[Turn]:
+    """Return the turns of a branch that a fork of its first ``count`` answered turns has. Turns that were stopped or
+    failed before the last of these turns are copied too, since the original shows them; with None, all turns are copied
+    that have ended."""
+    ended = [turn for turn in of_branch if turn.state != "open"]
+    answered = [number for number, turn in enumerate(ended, 1) if turn.state == "committed"]
+    if count is None or count > len(answered):
+        return ended
+    return ended[: answered[count - 1] if count else 0]
 
 
 def _copy_rows(db: sqlite3.Connection, key: SessionKey, target: SessionKey, ids: list[str], seqs: list[int]) -> None:

@@ -28,8 +28,8 @@ from jupyter_ext.notebooks.bindings import KERNEL
 from jupyter_ext.notebooks.sidecar_import import sidecar_note
 
 CLEARED = (
-    "The outputs of {cells} agent cell(s) were cleared in this notebook, but the conversation still contains what "
-    "their tools printed: clear the outputs of the conversation to remove it."
+    "{cells} agent cell(s) of this notebook have no outputs, but the conversation still contains what their tools "
+    "printed. To remove that too, run %agent clear outputs in a cell of this notebook."
 )
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{heading}</title></head>

@@ -34,7 +34,7 @@ class SwitchBody(Body):
 
 
 class ForkBody(Body):
-    """A fork of a session. ``turns``: copy only this many of the first committed turns."""
+    """A fork of a session. ``turns``: copy the turns up to this many committed ones, and without it all turns."""
 
     turns: Annotated[int, Field(ge=0)] | None = None
     id: SessionId | None = None

@@ -91,9 +91,17 @@ export class Sessions {
     await Promise.all([...this.#timers.keys()].map((id) => this.#removed(id)));
   }
 
-  /** Start a new session for this notebook; without a notebook it starts with the next message. */
+  /** Start a new session, for this notebook if there is one. If the current session is new and empty, show it instead,
+   * so that the list has no session without content. */
   async begin(options: { private?: boolean } = {}): Promise<void> {
-    const { query } = this.conversation;
+    const { query, entries } = this.conversation;
+    const current = this.conversation.session.value;
+    if (
+      current &&
+      entries.value.length === 0 &&
+      isUnused(current, options.private ?? (query ? current.private : false))
+    )
+      return this.#show(current.id);
     const made = await this.transport.request<Session>("POST", `sessions?${query}`, { bind: query !== "", ...options });
     await this.#show(made.id);
   }
@@ -205,6 +213,9 @@ export class Sessions {
     this.leaving.value = new Set([...this.leaving.value].filter((other) => other !== id));
   }
 }
+
+const isUnused = (session: Session, isPrivate: boolean): boolean =>
+  session.turns === 0 && !session.title && session.private === isPrivate && Object.keys(session.metadata).length === 0;
 
 function rows(named: readonly Listed[], hits: readonly Hit[]): Row[] {
   const snippets = new Map(hits.map((hit) => [hit.session.id, hit]));

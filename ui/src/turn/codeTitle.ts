@@ -150,7 +150,7 @@ export function codeTitle(source: string): CodeTitle {
   const program = { code, masked: mask(code) };
   const effect = EFFECT.exec(program.masked);
   const title = effect ? null : firstTitle(program);
-  const target = title?.target ?? (effect ? lineAt(code, effect.index + effect[0].search(/\S/)) : tellingLine(program));
+  const target = title?.target ?? (effect ? lineAt(code, effect.index + effect[0].search(/\S/)) : loopLine(program));
   return { verb: title?.verb ?? trans.__("Run"), target: target.replace(/\s+/g, " ").trim().slice(0, MAX_TARGET) };
 }
 
@@ -354,6 +354,29 @@ function tellingLine({ code, masked }: Program): string {
     ? (shows[0] ?? "")
     : (works[0] ?? says[0] ?? lines.find((line) => line.trim()) ?? "");
 }
+
+/** The telling line, behind the head of the loop that contains it: "for i in range(5): print(i)". */
+function loopLine(program: Program): string {
+  const telling = tellingLine(program);
+  const lines = program.code.split("\n");
+  const plain = program.masked.split("\n");
+  const at = lines.indexOf(telling);
+  let indentation = indentationOf(telling);
+  let steps = 0;
+  for (let above = at - 1; above >= 0 && indentation > 0; above -= 1) {
+    const line = plain[above] ?? "";
+    if (!line.trim() || indentationOf(line) >= indentation) continue;
+    indentation = indentationOf(line);
+    steps += 1;
+    if (indentation === 0 && /^(?:async\s+)?(?:for|while)\b.*:\s*$/.test(line)) {
+      const head = lines[above]?.slice(0, line.trimEnd().length) ?? "";
+      return `${head} ${steps > 1 ? "… " : ""}${telling.trim()}`;
+    }
+  }
+  return telling;
+}
+
+const indentationOf = (line: string): number => line.length - line.trimStart().length;
 
 function lineAt(code: string, at: number): string {
   const start = code.lastIndexOf("\n", at) + 1;

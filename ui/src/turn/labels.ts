@@ -123,6 +123,13 @@ export function callPhrase(call: CallBlock, cells: readonly string[] = []): Phra
   return { kind, verb: verb(), target: index >= 0 ? String(index + 1) : shownReference(target) };
 }
 
+/** A line of a result that tells the model how many images the user sees. */
+const SHOWN_IMAGES = /^\[\d+ (?:figure|image)\(s\) shown\](?:\n|$)/gm;
+
+/** The result of a call without notes for the model about its images, which the panel shows. */
+export const resultText = ({ result, media }: CallBlock): string =>
+  media.length > 0 ? result.replace(SHOWN_IMAGES, "").trimEnd() : result;
+
 const UNREAD = /^Cell \d+ \(\S*\) (has changed since you read it|was not read by you yet), so nothing was done\./;
 
 const GONE = /^Cell \S+ is gone; look at notebook_cells/;

@@ -5,7 +5,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { Gallery } from "../media/Gallery";
 import type { Approval, CallBlock } from "../turn/turn";
 import { changeOf, proposedChange } from "../turn/cellChanges";
-import { failureText, formatDuration, callPhrase, kindOf, placeOf, statusOf } from "../turn/labels";
+import { failureText, formatDuration, callPhrase, kindOf, placeOf, resultText, statusOf } from "../turn/labels";
 import { ApprovalCard } from "./ApprovalCard";
 import { Elapsed } from "./Elapsed";
 import { Files } from "./Files";
@@ -134,7 +134,7 @@ function Inside({ call, line }: { call: CallBlock; line: number }) {
     ([name, value]) => value !== proposed && !REVIEWED.has(name),
   );
   const code = call.approval?.editable === "code" ? (call.approval.edited ?? proposed) : proposed;
-  const text = isReviewed ? reviewedResult(call) : call.done ? call.result || call.output : call.output;
+  const text = isReviewed ? reviewedResult(call) : call.done ? resultText(call) || call.output : call.output;
   return (
     <div class="ak-inside">
       {!isReviewed && typeof code === "string" && (
@@ -175,7 +175,7 @@ function Corrected({ failed }: { failed: CallBlock }) {
     <details>
       <summary class="ak-quiet">{trans.__("Corrected without the model. The error was: %1", error)}</summary>
       <Source code={codeOf(failed)} language="python" label={trans.__("The code that ran")} />
-      <Output text={failed.result} label={trans.__("Result")} />
+      <Output text={resultText(failed)} label={trans.__("Result")} />
       {failed.corrects && <Corrected failed={failed.corrects} />}
     </details>
   );

@@ -48,6 +48,8 @@ const KINDS = lookupTable<() => string>({
   skills: () => trans.__("Skills"),
   dispatch: () => trans.__("Functions on other machines"),
 });
+/** Kinds of calls that only a notebook has. */
+const OF_NOTEBOOKS = /^(?:python\.live|python\.draft|notebook\.\w+)$/;
 const ORDER = [...KINDS.keys()];
 
 const kindName = (kind: string): string => KINDS.get(kind)?.() ?? kind;
@@ -60,6 +62,7 @@ function rank(kind: string): number {
 
 export function Settings() {
   const desk = useDesk();
+  const { host } = usePanel();
   const { conversation } = desk;
   const allowed = useSignal<Permissions | null>(null);
   const trust = useSignal<Trust | null>(null);
@@ -90,6 +93,7 @@ export function Settings() {
       <h3>{trans.__("Rules of this server")}</h3>
       <dl class="ak-facts">
         {Object.entries(allowed.value?.policy ?? {})
+          .filter(([kind]) => host.notebook || !OF_NOTEBOOKS.test(kind))
           .sort(([one], [other]) => rank(one) - rank(other))
           .map(([kind, { permission, because }]) => (
             <div key={kind}>

@@ -120,7 +120,8 @@ function neighbouringTurn(log: HTMLElement, step: number): HTMLElement | null {
 
 /** Announces the progress of running turns to screen readers; the conversation itself is silent, because otherwise each
  * word would be read. Turns that were loaded complete are not announced. A question is announced after a short delay,
- * since many are answered by earlier grants, and removed when it is answered. */
+ * since many are answered by earlier grants, and removed when it is answered. All texts are removed when the panel shows
+ * another conversation. */
 function Announcer() {
   const { conversation, host } = usePanel();
   const seen = useRef(new Map<string, TurnView>());
@@ -133,6 +134,14 @@ function Announcer() {
     clearTimeout(later.current);
     question.value = "";
   });
+  const session = conversation.session.value?.id;
+  useEffect(() => {
+    if (!session) return;
+    return () => {
+      clearTimeout(later.current);
+      quiet.value = urgent.value = question.value = "";
+    };
+  }, [session]);
   useSignalEffect(() => {
     const told = conversation.entries.value.flatMap((entry) => {
       const now = entry.view.value;

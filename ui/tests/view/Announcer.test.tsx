@@ -1,5 +1,6 @@
 import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { Session } from "../../src/wire/schema";
 import { asks, call, finished, more, over } from "../turn/events";
 import { Stage, turnOf } from "./stage";
 
@@ -54,5 +55,15 @@ test("a question that is answered by what was allowed before is not read", () =>
 
 test("a conversation that is opened is not read from its beginning", () => {
   stage.show(more(turnOf("t"), ["text.delta", { text: "Old." }], call("c"), finished("c"), over()));
+  expect(quiet() + urgent()).toBe("");
+});
+
+test("the answer of another notebook's conversation is not left to be read", () => {
+  const { session } = stage.conversation;
+  const [entry] = stage.show(turnOf("t"));
+  void act(() => void (session.value = { id: "s" } as Session));
+  stage.grow(entry, more(turnOf("t"), ["text.delta", { text: "It is 42." }], over()));
+  expect(quiet()).toBe("It is 42.\nDone");
+  void act(() => void (session.value = null));
   expect(quiet() + urgent()).toBe("");
 });

@@ -67,3 +67,23 @@ test("the files that were attached are no conversation: they can only be deleted
   expect(row.textContent).not.toContain("0 turns");
   expect([...row.querySelectorAll("button")].map((button) => button.textContent)).toEqual(["Delete"]);
 });
+
+test("a new conversation while an empty one is open is that empty one", async () => {
+  const { conversation, server } = shell;
+  const empty = { ...server.session, title: "", turns: 0 };
+  const made = () => server.asked("POST", "sessions?");
+  conversation.session.value = empty;
+  await shell.desk.sessions.begin();
+  expect(made()).toBe(0);
+  for (const other of [
+    { ...empty, title: "Rain" },
+    { ...empty, turns: 1 },
+    { ...empty, private: true },
+    { ...empty, metadata: { "agent_kernel.instructions": "Be brief." } },
+  ]) {
+    conversation.session.value = other;
+    const before = made();
+    await shell.desk.sessions.begin().catch(() => undefined);
+    expect(made()).toBe(before + 1);
+  }
+});

@@ -1,3 +1,4 @@
+import { act } from "preact/test-utils";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Entry } from "../../src/conversation/conversation";
 import * as words from "../../src/turn/labels";
@@ -22,6 +23,22 @@ afterEach(() => {
 
 const runs = (count: number): Said[] =>
   Array.from({ length: count }, (_, n) => [call(`c${n}`, "python", { code: `x = ${n}` }), finished(`c${n}`)]).flat();
+
+const NOTED = "a line\n[1 figure(s) shown]\nValueError: x";
+const PICTURE = { type: "image", mime: "image/png", hash: "h", size: 1 } as const;
+
+test.each([
+  [NOTED, [PICTURE], "a line\nValueError: x"],
+  ["[2 figure(s) shown]", [PICTURE], ""],
+  ["[1 image(s) shown]", [PICTURE], ""],
+  [NOTED, [], NOTED],
+])("an opened call with the result %j has no note for the model about its images", (text, media, said) => {
+  stage.show(more(turnOf("t"), call("c", "python", { code: "f()" }), finished("c", { text, media }), over()));
+  void act(() => stage.find(".ak-row").click());
+  expect(stage.page.querySelector(".ak-inside .ak-output")?.textContent ?? "").toContain(said);
+  expect(stage.page.textContent.includes("(s) shown]")).toBe(media.length === 0);
+  expect(stage.page.textContent.includes("The call printed nothing.")).toBe(!said);
+});
 
 test("what is finished is drawn once, however long the rest of the answer grows", () => {
   let turn = more(turnOf("t"), ...runs(30), ["text.delta", { text: "Well" }]);

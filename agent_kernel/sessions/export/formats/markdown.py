@@ -12,10 +12,12 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, Message, ToolCall
 from agent_kernel.core.session import Item, Turn
 from agent_kernel.core.session_tree import Transcript
 from agent_kernel.core.wire.turn_end import describe_end
+from agent_kernel.sessions.export.formats.call_titles import call_title, result_text, result_title
 from agent_kernel.sessions.export.formats.openai_chat import data_url
 
 SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp", "image/svg+xml": "svg"}
@@ -90,8 +92,12 @@ class _MarkdownPage:
         if turn.state != "committed":
             facts.append(_inline(describe_end(turn.state, turn.reason)))
         yield from ("", f"### Turn {number}", "", " · ".join(facts))
+        attached = [_code(file.name) for file in self._whole.files if _is_attached(file, turn)]
         for item in items:
             yield from ("", *self._message(item.message))
+            if attached and item.message.role == "user":
+                yield from ("", f"Attached: {', '.join(attached)}")
+                attached = []
 
     def _message(self, message: Message) -> Iterator[str]:
         match message.role:
@@ -100,8 +106,8 @@ class _MarkdownPage:
                 yield ""
                 yield from (f"> {line}".rstrip() for line in prose(message.text))
             case "tool":
-                status = "" if message.status in (None, "success") else f" ({message.status})"
-                yield from _fold(f"Result of {message.name or 'a tool'}{status}", _fence(message.text, ""))
+                if text := result_text(message):
+                    yield from _fold(result_title(message), _fence(text, ""))
             case "system":
                 yield from _fold("Instructions", _fence(message.text, ""))
             case "assistant":
@@ -111,7 +117,7 @@ class _MarkdownPage:
                 if message.status == "interrupted":
                     yield from ("", "*(cut short)*")
         for call in message.calls:
-            yield from ("", *_fold(f"Call of {call.name}", _call(call)))
+            yield from ("", *_fold(call_title(call), _call(call)))
         for medium in message.media:
             yield from ("", self._medium(medium))
 
@@ -124,6 +130,12 @@ class _MarkdownPage:
         name = f"images/{medium.hash[:16]}.{suffix}"
         self.files[name] = data
         return f"![image]({name})"
+
+
+def _is_attached(file: File, turn: Turn) -> bool:
+    """Return whether the user attached the file to the message of the turn. Ordinals of turns count from 1, and the
+    turns of files from 0."""
+    return file.purpose == "user_data" and file.turn + 1 == turn.ordinal
 
 
 def _call(call: ToolCall) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 
 import pytest
 from markdown_it import MarkdownIt
 
 from agent_kernel.core.events import TurnState
+from agent_kernel.core.files import File
 from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import Owner, Turn
 from agent_kernel.core.wire.turn_end import STOPPED_BY_USER
@@ -17,6 +19,7 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from tests.sessions.talk import KEY
 
 PNG = Media.of("image/png", b"\x89PNG small")
+DIGEST = sha256(b"x").hexdigest()
 
 
 def render_prose(text: str) -> str:
@@ -77,7 +80,7 @@ async def test_a_page_names_branches_and_folds_reasoning_and_tools() -> None:
     assert "> # not a heading of the page" in text
     assert "````python\nprint('```')\n1 < 2\n````" in text
     assert "<details><summary>Reasoning</summary>\n\n```\nhm <b>\n```" in text
-    assert "<summary>Result of python (error)</summary>\n\n````\n```\n2\n````" in text
+    assert "<summary>Run Python: result (failed)</summary>\n\n````\n```\n2\n````" in text
     assert text.index("> more") < text.index("## Branch `` other `way` `` (from `main`, item 4)") < text.index("> else")
     assert text.count("**two**") == 1, "what branches share is told once"
     assert "data:image/png;base64," in text
@@ -87,6 +90,56 @@ async def test_a_page_names_branches_and_folds_reasoning_and_tools() -> None:
     beside = await export_session(store, KEY, "markdown-files")
     assert beside.files == {f"images/{PNG.hash[:16]}.png": PNG.data}
     assert f"(images/{PNG.hash[:16]}.png)".encode() in beside.document
+    await store.aclose()
+
+
+async def test_a_page_has_the_titles_that_a_reader_knows_and_no_notes_for_the_model() -> None:
+    store = MemoryStore()
+    drawn, read, own = (
+        ToolCall("c1", "python", {"code": "df.plot()"}),
+        ToolCall("c2", "read_file", {"path": "data/sales.csv"}),
+        ToolCall("c3", "lookup", {"word": "x"}),
+    )
+    note = "[1 figure(s) shown]"
+    await store.create(KEY)
+    await store.add_turn(
+        Turn("t1", KEY),
+        [
+            user("draw"),
+            assistant("", [drawn, read, own]),
+            tool_result(drawn, f"a line\n{note}\nErr: x", "success", [PNG]),
+            tool_result(read, note, "success"),
+            tool_result(own, "no", "denied"),
+        ],
+    )
+    text = (await export_session(store, KEY, "markdown")).document.decode()
+    assert re.findall("<summary>(.*)</summary>", text) == [
+        "Run Python",
+        "Read file data/sales.csv",
+        "lookup",
+        "Run Python: result",
+        "Read file: result",
+        "lookup: result (denied)",
+    ]
+    assert "```\na line\nErr: x\n```" in text
+    assert text.count(note) == 1, "a tool that shows no image printed this text itself"
+    await store.aclose()
+
+
+async def test_a_turn_names_the_files_that_were_attached_to_it() -> None:
+    store = MemoryStore()
+    await store.create(KEY)
+    await store.add_turn(Turn("t1", KEY), [user("first")])
+    sent = File(
+        "file-1", "sales `1`.csv", "text/csv", 1, 0.0, purpose="user_data", turn=1, hash=sha256(b"x").hexdigest()
+    )
+    made = File("file-2", "made.csv", "text/csv", 1, 0.0, turn=1, hash=DIGEST)
+    await store.add_files(KEY, [(sent, b"x"), (made, b"x")])
+    await store.add_turn(Turn("t2", KEY), [user("second"), assistant("yes"), user("third")])
+    text = (await export_session(store, KEY, "markdown")).document.decode()
+    attached = "> second\n\nAttached: `` sales `1`.csv ``\n"
+    assert attached in text
+    assert text.count("Attached:") == 1
     await store.aclose()
 
 
