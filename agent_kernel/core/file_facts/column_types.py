@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 DATE = re.compile(
@@ -66,6 +67,15 @@ def column_type(cells: Sequence[str]) -> str:
     if kind == "str" and all(is_integer(text) or is_decimal(text) for text in present):
         return "float64"
     return "float64" if kind == "int64" and len(present) < len(cells) else kind
+
+
+def is_pandas_time(text: str) -> bool:
+    """Return whether pandas can convert the ISO text to ``datetime64[ns]``: the day and the hour exist, and the year is
+    in its range. Files often have 9999-12-31 for "never", with which the conversion would fail."""
+    try:
+        return 1678 <= datetime.fromisoformat(text.replace(",", ".")).year <= 2261
+    except ValueError:
+        return False
 
 
 def has_several_forms(dates: Sequence[str]) -> bool:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from agent_kernel.core.file_facts.column_types import is_pandas_time
+
 MIN_ROWS = 2
 MAX_COLUMNS = 40
 MAX_DEPTH = 4
@@ -130,9 +132,9 @@ def _kind(column: Sequence[Any]) -> str:
 
 
 def _date_type(column: Sequence[Any]) -> str:
-    """Return the type of pandas for dates such as those of the column; "" if it has other texts or several zones."""
+    """Return the type of pandas for the dates of the column; "" if it has other texts or several zones."""
     matches = [DATE.fullmatch(value) for value in column if value is not None]
     zones = {match["zone"] for match in matches if match}
-    if not all(matches) or len(zones) != 1:
+    if not all(match and is_pandas_time(match[0]) for match in matches) or len(zones) != 1:
         return ""
     return "datetime64[ns, UTC]" if zones == {"Z"} else "datetime64[ns]"

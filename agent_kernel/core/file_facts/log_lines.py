@@ -11,6 +11,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from agent_kernel.core.file_facts.column_types import is_pandas_time
+
 T = TypeVar("T")
 
 MIN_LINES = 5
@@ -320,8 +322,8 @@ def _table_of(pattern: str, lines: Sequence[str], *, whole: bool) -> LogTable | 
             types[name] = "Int64" if whole and not any("." in cell for cell in present) else "Float64"
         elif rf"(?P<{name}>\d+)" in pattern:
             types[name] = "Int64"
-        elif all(found := [ISO.fullmatch(cell) for cell in present]):
-            zones = {match["zone"] for match in found if match}
+        elif all(map(ISO.fullmatch, present)) and all(map(is_pandas_time, present)):
+            zones = {match["zone"] for match in map(ISO.fullmatch, present) if match}
             # Other zones differ in summer, and a conversion to UTC would change the hour.
             if zones in ({""}, {"Z"}):
                 types[name] = "datetime64[ns]" if zones == {""} else "datetime64[ns, UTC]"

@@ -241,9 +241,8 @@ def log_facts(name: str, head: FileHead) -> FileFacts | None:
     table = log_table(head.text, whole=head.whole) if extension in LOGS else None
     if table is None or (extension != "log" and "time" not in table.cells):
         return None
-    rows = f"pd.Series({_open_call(name, head)}.read().splitlines()).str.extract(r{table.pattern!r})".replace(
-        "\\\\", "\\"
-    )
+    pattern = repr(table.pattern).replace("\\\\", "\\")  # a raw string has one backslash where repr has two
+    rows = f"pd.Series({_open_call(name, head)}.read().splitlines()).str.extract(r{pattern})"
     rows += ".dropna(how='all')" if table.has_other_lines or not head.whole else ""
     rows += f".astype({dict(table.types)!r})" if table.types else ""
     kinds = {name: "date" if kind.startswith("date") else kind.lower() for name, kind in table.types.items()}

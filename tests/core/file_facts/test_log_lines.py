@@ -117,6 +117,12 @@ def test_an_access_log_of_a_web_server_has_the_columns_of_its_format(tail: str) 
     assert times.dt.minute.tolist() == list(range(20))
 
 
+def test_times_that_pandas_cannot_have_stay_text() -> None:
+    lines = [f"{clock} INFO a lease ends in {at} ms" for at, clock in enumerate(CLOCKS)]
+    lines[3] = "9999-12-31 00:00:00 INFO a lease ends in 3 ms"
+    assert _read(lines)["time"].iloc[3] == "9999-12-31 00:00:00"
+
+
 def test_durations_in_several_units_are_converted_to_seconds() -> None:
     lines = [f"{clock} route=/a dur={'1.5s' if at % 2 else '250ms'}" for at, clock in enumerate(CLOCKS)]
     table = log_table("\n".join(lines), whole=True)
