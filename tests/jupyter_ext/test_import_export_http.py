@@ -148,7 +148,7 @@ async def test_outputs_that_were_cleared_in_the_notebook_are_cleared_in_the_conv
         await save(client, outputs=[])
         (note,) = (await client.get("agent/v1/binding", params={"path": "a.ipynb"})).json()["notes"]
         assert note.startswith("1 agent cell(s) of this notebook have no outputs"), note
-        assert note.endswith("To remove that too, run %agent clear outputs in a cell of this notebook."), note
+        assert note.endswith('To remove that too, run the magic command "agent clear outputs" in a cell.'), note
         params = {"path": "a.ipynb"}
         cleared = await client.post(f"agent/v1/sessions/{session}/clear-outputs", params=params, json={})
         assert cleared.json() == {"cells": 1, "results": 1}

@@ -29,7 +29,7 @@ from jupyter_ext.notebooks.sidecar_import import sidecar_note
 
 CLEARED = (
     "{cells} agent cell(s) of this notebook have no outputs, but the conversation still contains what their tools "
-    "printed. To remove that too, run %agent clear outputs in a cell of this notebook."
+    'printed. To remove that too, run the magic command "agent clear outputs" in a cell.'
 )
 PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{heading}</title></head>
