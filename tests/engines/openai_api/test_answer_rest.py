@@ -19,6 +19,7 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.engines.openai_api.talk import PYTHON, ask, calls_of, end_of, text_of, waits_of
 from tests.engines.openai_api.test_faults import collect
 from tests.engines.openai_api.wire_server import (
+    WHOLE,
     Asked,
     Json,
     Reply,
@@ -37,7 +38,6 @@ from tests.waiting import until
 VLLM = {"id": "m", "object": "model", "owned_by": "vllm", "max_model_len": 8192}
 OURS = {"id": "m", "owned_by": "agent-kernel", "capabilities": {"continue_final_message": True}}
 TEXT = "Größe: 7 €\n\n- one\n- two 🦊 three\n"
-WHOLE = {"name": "python", "arguments": '{"code": "1"}'}
 HALF = call(0, call_id="a", name="python", arguments='{"code": "imp')
 
 

@@ -18,6 +18,7 @@ from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of, waits_of
 from tests.engines.openai_api.wire_server import (
     HELLO,
+    WHOLE,
     Reply,
     WireServer,
     call,
@@ -31,7 +32,6 @@ from tests.engines.openai_api.wire_server import (
 from tests.waiting import until
 
 BUSY = status(503, {"error": {"message": "loading"}}, Retry_After="0.01")
-WHOLE = {"name": "python", "arguments": '{"code": "1"}'}
 
 
 @pytest.mark.parametrize(

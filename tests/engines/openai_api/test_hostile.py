@@ -13,9 +13,7 @@ from agent_kernel.engines.openai_api import endpoint_client, retry
 from agent_kernel.engines.openai_api.endpoint import Endpoint
 from agent_kernel.engines.openai_api.engine import OpenAIEngine
 from tests.engines.openai_api.talk import PYTHON, ask, asked_of, error_of, text_of
-from tests.engines.openai_api.wire_server import HELLO, WireServer, call, delta, raw_stream, sse, status, usage
-
-WHOLE = {"name": "python", "arguments": '{"code": "1"}'}
+from tests.engines.openai_api.wire_server import HELLO, WHOLE, WireServer, call, delta, raw_stream, sse, status, usage
 
 
 async def test_a_redirect_is_not_followed_and_the_key_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -181,6 +181,10 @@ def delta(finish: str | None = None, **fields: Any) -> Json:
     return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
 
 
+WHOLE = {"name": "python", "arguments": '{"code": "1"}'}
+"""The name and the arguments of a complete call."""
+
+
 def call(index: int | None = 0, *, call_id: str | None = None, **function: Any) -> Json:
     """Return a delta with one piece of a call."""
     piece: Json = {"type": "function", "function": function}
