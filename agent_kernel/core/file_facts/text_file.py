@@ -245,7 +245,7 @@ def log_facts(name: str, head: FileHead) -> FileFacts | None:
     rows = f"pd.Series({_open_call(name, head)}.read().splitlines()).str.extract(r{pattern})"
     rows += ".dropna(how='all')" if table.has_other_lines or not head.whole else ""
     rows += f".astype({dict(table.types)!r})" if table.types else ""
-    kinds = {name: "date" if kind.startswith("date") else kind.lower() for name, kind in table.types.items()}
+    kinds = {column: "date" if kind.startswith("date") else kind.lower() for column, kind in table.types.items()}
     described = ", ".join(f"{column} {kinds.get(column, 'str')}" for column in table.cells)
     count = f"{len(next(iter(table.cells.values())))} rows x " if head.whole else ""
     columns = list(table.cells)

@@ -154,10 +154,12 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
 
 
 def _is_copied(value: ast.expr, code: str, facts: Sequence[str]) -> bool:
-    """Return whether the expression reads a log or a JSON document exactly as the facts say. It then names all columns
-    of the file, which is no use of a column."""
+    """Return whether the expression reads a log or JSON exactly as the facts say. It then names columns of the file,
+    which is no use of them."""
     source = ast.get_source_segment(code, value) or ""
-    return not source.startswith("pd.read_") and "open(" in source and any(source in text for text in facts)
+    # A CSV file or a workbook is excepted: its options name only the columns that are read as dates.
+    is_csv = source.startswith(("pd.read_csv(", "pd.read_excel("))
+    return bool(source) and not is_csv and any(f"read by {source}" in text for text in facts)
 
 
 def _sentences(question: str) -> Iterator[str]:

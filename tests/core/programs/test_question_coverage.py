@@ -174,6 +174,14 @@ def test_the_rows_of_a_value_that_is_named_in_another_form_are_selected(question
     assert select_named_values(question, "app", LEVELS) == code
 
 
+def test_lines_of_json_are_read_without_a_use_of_their_columns() -> None:
+    rows = "pd.json_normalize(pd.read_json('o.jsonl', lines=True).to_dict('records'))"
+    reads = f"{rows}.astype({{'sold_on': 'datetime64[ns]'}})"
+    facts = [f"Files: o.jsonl: JSON lines read by {reads}, 9 rows x 2 columns: sold_on date, n int64\n    sold_on,n"]
+    question = 'Sum n by "sold_on".'
+    assert uncovered_sentences(question, f"o = {reads}\nprint(o['n'].sum())", facts) == [question]
+
+
 @pytest.mark.parametrize("value", ["Renewable", "Solar", "Nuclear Energy, Renewables"])
 def test_a_comparison_with_a_value_that_the_column_lacks_is_told_by_its_values(value: str) -> None:
     code = f"print(t[t['source'] == '{value}']['n'].sum())"

@@ -12,6 +12,7 @@ import ast
 import keyword
 import re
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from agent_kernel.core.file_facts.text_file import LINES as ABOUT_LINES
 
@@ -68,6 +69,8 @@ NO_NAME = re.compile(
 FILE_NAME = re.compile(r"\w\.[a-z]{2,7}\b", re.IGNORECASE)
 CODE_OF_MISSING = re.compile(r"(?<![\w.,-])-9{2,5}(?![\w-]|[.,]\d)")
 """Matches a negative number that stands for a missing value in many data files."""
+MISSING_OPTION = re.compile(r", na_values=\[[-\d, ]*\]\)$")
+"""Matches the end of an expression to which ``reading_lines`` has added an option."""
 MEANS_MISSING = re.compile(
     r"\b(?:missing|unknown|invalid|no (?:value|data)|(?:not|never) (?:known|measured|recorded|available)"
     r"|fehl\w+|unbekannt|manquant\w*|inconnu\w*|faltante\w*|desconocid\w*)\b",
@@ -103,6 +106,18 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
         reads = f"{expression.removesuffix(')')}, na_values=[{codes}])" if has_codes else expression
         lines.append(f"{name} = {reads}\n")
     return "".join(lines)
+
+
+def facts_of_read_file(reading: str, hidden: Sequence[str]) -> list[str]:
+    """Return what the texts ``hidden`` say of the file that the line ``reading`` reads: the rest of the line with its
+    expression, and the indented lines after it. The texts also describe other files and tables."""
+    expression = MISSING_OPTION.sub(")", reading.rstrip().partition(" = ")[2])
+    for text in hidden:
+        _, found, after = text.partition(f"read by {expression}")
+        if found:
+            first, *others = after.splitlines()
+            return ["\n".join([first, *takewhile(lambda line: line.startswith(" "), others)])]
+    return []
 
 
 def _codes_of_missing(question: str) -> list[str]:

@@ -26,7 +26,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     error_line,
     without_warnings,
 )
-from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
+from agent_kernel.engines.local.tool_calling.code_fence_file_loading import facts_of_read_file, reading_lines
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import surplus_rows, unchanged_function
 
 TOOL = "python"
@@ -132,8 +132,10 @@ class Exchange:
         """The first lines of the code for this question: they read the files that it names, and select the rows of
         the only file that its words mean. An empty string if it names no file."""
         reading = reading_lines(self.question, self.hidden, self.variables)
-        table = reading.partition(" = ")[0] if reading.count("\n") == 1 else ""
-        return reading + (select_named_values(self.question, table, self.hidden) if table else "")
+        if reading.count("\n") != 1:
+            return reading
+        table, facts = reading.partition(" = ")[0], facts_of_read_file(reading, self.hidden)
+        return reading + select_named_values(self.question, table, facts)
 
     @property
     def has_its_tables(self) -> bool:

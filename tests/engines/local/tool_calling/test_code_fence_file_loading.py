@@ -108,6 +108,22 @@ def test_code_selects_the_rows_that_the_words_of_a_question_mean() -> None:
     assert Exchange(["Read app.log."], facts).reading.count("\n") == 1
 
 
+def test_the_values_of_another_table_select_no_rows_of_the_file() -> None:
+    facts = [
+        "Variables: jobs: DataFrame 9 rows x 2 columns: n int64, state str\n    state values: failed, waiting",
+        f"Files: {describe_text_file('app.log', FileHead(LOG, True, len(LOG)))}",
+    ]
+    reading = Exchange(["Which errors of app.log have a job in jobs that is Failed?"], facts).reading
+    assert "app_errors = " in reading
+    assert "state" not in reading
+
+
+def test_rows_are_selected_also_if_the_reading_has_codes_for_missing_values() -> None:
+    facts = [f"{TEAS}\n    Assam,7.5\n    tea values: Assam, Sencha"]
+    reading = Exchange(["The price of assam in teas.csv? -999 means missing."], facts).reading
+    assert reading.endswith("na_values=[-999])\nteas_assam = teas[teas['tea'] == 'Assam']\n")
+
+
 QUOTED = st.lists(
     st.sampled_from(["'", '"', "\\", "\\'", "r'", ")", "# x", "{a}", "\x1b", "é", "INFO", "7 ms", "k='v"])
 )
