@@ -16,7 +16,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from agent_kernel.cli.base.command import ABSENT, Command, CommandParser, add_commands
-from agent_kernel.core.errors import MODEL_LISTS, AgentKernelError
+from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.version import __version__
 
 COMMANDS: Mapping[str, str] = MappingProxyType(
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except AgentKernelError as error:
-        print(f"agent-kernel: {_describe(error)}", file=sys.stderr)
+        print(f"agent-kernel: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("agent-kernel: stopped. Run the same command again to continue.", file=sys.stderr)
@@ -89,12 +89,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"agent-kernel: {where}{error.strerror or error}.", file=sys.stderr)
         _discard_output()
         return 1
-
-
-def _describe(error: AgentKernelError) -> str:
-    """Return the error with its hint. For an unknown model the hint names the command that lists the models, and not
-    the route of a server."""
-    return f"{error.message} See: agent-kernel model list" if error.hint == MODEL_LISTS else str(error)
 
 
 def _prepare_streams() -> None:

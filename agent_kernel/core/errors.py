@@ -60,9 +60,6 @@ from typing import Any
 DIRECTORIES = re.compile(r"(?<![\w/:\\])(?:[A-Za-z]:)?(?:[/\\][^\s/\\]+)+[/\\]")
 """Matches the directories in an absolute path, as far as their names contain no space."""
 
-MODEL_LISTS = "List the models of this server (agent-kernel model list, or GET models), and choose one of them."
-"""The hint of an UnknownModel error whose name is similar to no known one."""
-
 
 class AgentKernelError(Exception):
     """Base class of all errors. ``message`` says what happened, ``hint`` what to do next, and ``details`` holds data

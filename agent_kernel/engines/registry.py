@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent_kernel.core.egress import EgressPolicy
-from agent_kernel.core.errors import MODEL_LISTS, InvalidRequest, LocalOnly, UnknownModel
+from agent_kernel.core.errors import InvalidRequest, LocalOnly, UnknownModel
 from agent_kernel.core.protocols import Engine, EngineInfo
 from agent_kernel.core.settings import Settings
 from agent_kernel.engines.added_servers import AddedServer, AddedServers
@@ -23,6 +23,7 @@ from agent_kernel.engines.openai_api.endpoint import Endpoint, is_url
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 COMMANDS = frozenset({"pull", "unload", "reset"})
 """Subcommands of the notebook command ``model``. They are refused as names of engines."""
+MODEL_LIST = "To see the models of this machine: agent-kernel model list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,7 @@ class NamedEngines:
                 return self._created.get(model, self._own)
             return SlottedEngine(self._local(replace(self._settings, engine="local", model=model)), self._queue)
         near = difflib.get_close_matches(name, [*self._configured, DEFAULT, *catalog()], 1)
-        suggestion = f"Did you mean {near[0]}?" if near else MODEL_LISTS
+        suggestion = f"Did you mean {near[0]}?" if near else MODEL_LIST
         raise UnknownModel(f"There is no engine or model {name[:100]!r} here.", hint=suggestion)
 
     def _check(self, info: EngineInfo) -> None:

@@ -30,7 +30,7 @@ class Case:
 
 CASES = [
     Case("./nowhere.gguf", "unknown_model", "no model file", "catalog name"),
-    Case("tyni", "unknown_model", "'tyni'", "List the models"),
+    Case("tyni", "unknown_model", "'tyni'", "To see the models"),
     Case("org/nothing", "unknown_model", "no model org/nothing", "spelling"),
     Case("tiny", "model_missing", "not on this machine", "agent-kernel model pull tiny"),
     Case("org/good", "model_missing", "licence apache-2.0", "agent-kernel model pull org/good"),

@@ -121,7 +121,8 @@ def test_a_file_that_the_question_names_and_no_option_gives_is_pointed_out(
 def test_a_model_that_does_not_exist_is_named(scripted: Command) -> None:
     ended = scripted("ask", "hello", "--model", "nonsense")
     assert (ended.status, ended.out) == (1, "")
-    assert ended.err == "agent-kernel: There is no engine or model 'nonsense' here. See: agent-kernel model list\n"
+    hint = "To see the models of this machine: agent-kernel model list"
+    assert ended.err == f"agent-kernel: There is no engine or model 'nonsense' here. {hint}\n"
 
 
 def test_a_terminal_shows_the_answer_as_it_is_written(scripted: Command) -> None:
