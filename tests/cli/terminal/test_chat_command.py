@@ -90,6 +90,7 @@ def test_what_a_stopped_call_had_printed_stays_readable(terminal: Callable[..., 
     one.process.send_signal(signal.SIGINT)
     one.wait_for("\n  37\r\n  74\r\n")
     one.wait_for("\nStopped.")
+    one.wait_for(">")
     assert one.end() == 0
 
 
