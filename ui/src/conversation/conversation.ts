@@ -203,10 +203,9 @@ export class Conversation {
     await this.outgoing.cancel([turn]);
   }
 
-  /** Stop the running turn and remove the messages after it from the queue. Turns that a cell started stay queued. */
+  /** Stop the running turn and remove the messages from the queue that this tab sent. */
   async stop(): Promise<void> {
-    const ended = this.running.value.filter(({ cell }, place) => place === 0 || !cell);
-    await this.outgoing.cancel(ended.map(({ id }) => id));
+    await this.outgoing.stop(this.running.value);
   }
 
   async decide(

@@ -33,6 +33,11 @@ export function mergePage(
   ];
 }
 
+/** The messages that wait until the turns before them end. `running` has the turns that have not ended, in their order.
+ * The first of them does not wait for another one; a turn that has begun has a model. */
+export const queuedEntries = (running: readonly Entry[]): readonly Entry[] =>
+  running.slice(1).filter((entry) => !entry.view.value.model);
+
 /** The entries of `before` that were waiting in the queue and are missing in `now`: the server no longer has them. */
 export const lostMessages = (before: readonly Entry[], now: readonly Entry[]): readonly Entry[] =>
   before.filter(

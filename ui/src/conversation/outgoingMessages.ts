@@ -1,15 +1,21 @@
-/** Stops messages that this page sent, and keeps those that never became turns until the composer takes them back. */
+/** Stops turns, knows which messages this tab sent, and keeps those that never became turns until the composer takes them
+ * back. */
 import { batch, signal, type Signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
 import type { ErrorBody } from "../wire/events";
 import type { Entry } from "./entry";
+import { tabStorage } from "./browserStorage";
 import { catchApiError } from "./catchApiError";
+import { queuedEntries } from "./entryList";
+
+const SENT = "sent-turns"; // the key in `tabStorage`
+const MAX_SENT = 50;
 
 export class Outgoing {
   /** Messages that were stopped while queued, refused, or lost with their server. The composer takes them from here. */
   readonly unsent = signal<readonly Entry[]>([]);
-  /** Turns that this page sent, or removed from the queue. */
-  readonly #mine = new Set<string>();
+  /** Turns that this tab sent, or removed from the queue. */
+  readonly #mine = new Set(tabStorage.read(SENT).split(" "));
 
   constructor(
     private readonly transport: Transport,
@@ -19,6 +25,14 @@ export class Outgoing {
 
   add(turn: string): void {
     this.#mine.add(turn);
+    tabStorage.write(SENT, [...this.#mine].slice(-MAX_SENT).join(" "));
+  }
+
+  /** Cancel the running turn, and the messages that this tab queued after it. What cells and other tabs queued stays. */
+  async stop(running: readonly Entry[]): Promise<void> {
+    const queued = queuedEntries(running);
+    const stopped = running.filter((entry) => !queued.includes(entry) || (!entry.cell && this.#mine.has(entry.id)));
+    await this.cancel(stopped.map(({ id }) => id));
   }
 
   /** Cancel turns, the last one first: otherwise a queued turn would start when the turn before it is cancelled. */
@@ -31,7 +45,7 @@ export class Outgoing {
     });
   }
 
-  /** Remove the entry of a turn that the store does not have. If this page sent the turn or removed it from the queue,
+  /** Remove the entry of a turn that the store does not have. If this tab sent the turn or removed it from the queue,
    * its message goes to `unsent` and the error to `failure`. */
   giveBack(turn: string, error: ErrorBody | null): void {
     const entry = this.entries.value.find(({ id }) => id === turn);

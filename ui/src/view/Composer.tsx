@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { submit } from "../conversation/commands";
 import { findCompletion, type Completion } from "../conversation/completion";
+import { queuedEntries } from "../conversation/entryList";
 import { AttachmentChips } from "./AttachmentChips";
 import "./composer.css";
 import { useDesk } from "../conversation/panelContext";
@@ -230,7 +231,7 @@ function useGrowing(field: { current: HTMLTextAreaElement | null }, text: string
 /** Messages that wait for the running turn; each can be returned to the message field. */
 function Queue() {
   const { conversation } = useDesk();
-  const waiting = conversation.running.value.slice(1);
+  const waiting = queuedEntries(conversation.running.value);
   if (waiting.length === 0) return null;
   return (
     <ol class="ak-queue" aria-label={trans.__("Waiting messages")}>

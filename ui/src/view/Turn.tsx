@@ -2,6 +2,7 @@
  * blocks are. */
 import { useMemo, useLayoutEffect, useRef } from "preact/hooks";
 import type { Entry } from "../conversation/conversation";
+import { queuedEntries } from "../conversation/entryList";
 import { Markdown } from "../markdown/Markdown";
 import { askedText } from "../turn/askedText";
 import { groupBlocks, type Line } from "../turn/groups";
@@ -25,7 +26,15 @@ import { markInvisible, Source } from "./Source";
 import { formatDuration } from "../turn/labels";
 import { Elapsed } from "./Elapsed";
 
+/** A turn of the conversation. A message in the queue is not one yet: the composer shows it. */
 export function Turn({ entry }: { entry: Entry }) {
+  const { conversation } = usePanel();
+  const { state, model } = entry.view.value;
+  const mayWait = state === "open" && !model; // the other turns do not depend on the running ones
+  return mayWait && queuedEntries(conversation.running.value).includes(entry) ? null : <BegunTurn entry={entry} />;
+}
+
+function BegunTurn({ entry }: { entry: Entry }) {
   const turn = entry.view.value;
   const blocks = useMemo(() => groupBlocks(turn.blocks), [turn.blocks]);
   const left = turn.state === "open" ? "" : describeLeftOut(turn);

@@ -1,15 +1,26 @@
 import { act } from "preact/test-utils";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { COMMANDS } from "../../src/conversation/commands";
 import { Composer } from "../../src/view/Composer";
+import { Turns } from "../../src/view/Turns";
+import { recorded } from "../conversation/replayed";
+import { applyEvent } from "../../src/turn/turn";
 import { Desked } from "./desked";
+
+class Silent {
+  observe(): void {}
+  disconnect(): void {}
+}
 
 let shell: Desked;
 beforeEach(() => {
   Element.prototype.scrollIntoView = () => undefined; // jsdom has none
   shell = new Desked();
 });
-afterEach(() => shell.close());
+afterEach(() => {
+  shell.close();
+  vi.unstubAllGlobals();
+});
 
 async function type(text: string): Promise<void> {
   const area = shell.find("textarea");
@@ -51,4 +62,25 @@ test("a file whose name hides its ending shows the character that hides it", asy
   ] as typeof shell.desk.composing.attachments.all.value;
   await shell.show(<Composer />);
   expect(shell.find(".ak-chip bdi").textContent).toBe("invoiceU+202Efdp.exe");
+});
+
+test("a message that waits is shown once, in the queue, and in the conversation when its turn begins", async () => {
+  vi.stubGlobal("IntersectionObserver", Silent);
+  vi.stubGlobal("ResizeObserver", Silent);
+  await shell.conversation.open("s1");
+  for (const prompt of ["one", "two"]) await shell.conversation.send({ prompt });
+  await shell.show(
+    <>
+      <Turns />
+      <Composer />
+    </>,
+  );
+  const prompts = () => [...shell.page.querySelectorAll(".ak-turn")].map((turn) => turn.getAttribute("aria-label"));
+  expect(prompts()).toEqual(["Asked: add them", "Asked: one"]);
+  expect(shell.find(".ak-queue").textContent).toContain("two");
+  const two = shell.conversation.running.value[1];
+  if (!two) throw new Error("the second message does not wait");
+  await act(() => void (two.view.value = recorded.slice(0, 1).reduce(applyEvent, two.view.value)));
+  expect(prompts()).toEqual(["Asked: add them", "Asked: one", "Asked: two"]);
+  expect(shell.page.querySelector(".ak-queue")).toBeNull();
 });
