@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agent_kernel.core.egress import EgressPolicy
@@ -18,6 +19,7 @@ from agent_kernel.sessions.file_registry import FileRegistry
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.tool_source import ToolSource
 from agent_kernel.tools.code.python import PythonTools
+from agent_kernel.tools.code.rebuild_variables import find_lost
 from agent_kernel.tools.code.sandbox_environment import OPEN, SandboxEnvironment
 from agent_kernel.tools.files.document_text import Documents
 from agent_kernel.tools.files.file_tools import FileTools
@@ -65,7 +67,8 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
     if parts.files is not None:
         sources.append(InputFiles(parts.files, parts.sandbox, documents, shell=shell))
     if parts.has("python"):
-        sources.append(PythonTools(environment, parts.client_calls, settings.run_timeout_s))
+        lost = partial(find_lost, parts.sandbox, parts.store)
+        sources.append(PythonTools(environment, parts.client_calls, settings.run_timeout_s, lost))
     if shell:
         from agent_kernel.tools.code.shell import ShellTools
 

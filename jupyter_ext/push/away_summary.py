@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent_kernel.core.session import SessionKey, Turn
-from agent_kernel.tools.code.rebuild_variables import find_rebuild_steps
+from agent_kernel.tools.code.rebuild_variables import find_lost, find_rebuild_steps
 from agent_kernel.turn.history import LOST
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.notebooks.bindings import Notebooks
@@ -62,7 +62,7 @@ class AwaySummary:
         """Return why variables of the sandbox and of the kernel are lost; the reasons are empty if none are lost.
         ``pieces`` is the number of code pieces that would rebuild the variables of the sandbox. Those of a kernel can
         only be rebuilt by running its notebook."""
-        reason = self.runtime.sandbox.lost(key)
+        reason = await find_lost(self.runtime.sandbox, self.runtime.store, key)
         steps = await find_rebuild_steps(self.runtime.store, key) if reason else []
         epochs = [turn.epoch for turn in newest if turn.epoch and turn.state != "open"]
         gone = kernel is not None and bool(epochs) and epochs[-1] != kernel.epoch

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from agent_kernel.tools.code.rebuild_variables import ELSEWHERE
 from tests.jupyter_ext.conftest import ServerFactory
 from tests.scripted import call_when
 from tests.server import followed, start_turn
@@ -64,3 +65,28 @@ async def test_variables_are_listed_taken_and_made_again(agent_server: ServerFac
         assert len(directories(work)) == 1
         await client.delete(here)
         assert list(work.iterdir()) == []
+
+
+async def test_a_copy_of_a_conversation_says_that_it_has_no_variables_until_code_runs(
+    agent_server: ServerFactory,
+) -> None:
+    server = await agent_server(SCRIPT)
+    async with server.client() as client:
+        done = await start_turn(client, "compute", where="sandbox")
+        await followed(client, done["turn"])
+        copy = (await client.post(f"agent/v1/sessions/{done['session']}/fork", json={})).json()["id"]
+        here = f"agent/v1/sessions/{copy}"
+        assert (await client.get(f"{here}/variables")).json() == {"variables": [], "lost": ELSEWHERE}
+        lost = (await client.get(f"{here}/meanwhile?since=0")).json()["lost"]
+        assert (lost["sandbox"], lost["pieces"]) == (ELSEWHERE, 1)
+
+        asked = await start_turn(client, "and now?", where="sandbox", session=copy)
+        events = await followed(client, asked["turn"])
+        assert [event["data"] for event in events if event["type"] == "state.lost"] == [{"reason": ELSEWHERE}]
+        items = (await client.get(f"{here}/items")).json()["items"]
+        assert any(ELSEWHERE in str(item["message"]) for item in items if item["message"].get("hidden"))
+
+        rebuilt = (await client.post(f"{here}/rebuild", json={})).json()
+        assert (rebuilt["ran"], rebuilt["status"]) == (1, "success")
+        again = await start_turn(client, "and now?", where="sandbox", session=copy)
+        assert not [event for event in await followed(client, again["turn"]) if event["type"] == "state.lost"]

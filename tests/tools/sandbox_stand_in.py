@@ -46,6 +46,9 @@ class RanSandbox:
     def lost(self, session: SessionKey) -> str:
         return self._gone
 
+    def has_run(self, session: SessionKey) -> bool:
+        return True
+
     def workdir(self, session: SessionKey) -> Path:
         return self._workdir
 

@@ -13,9 +13,11 @@ from agent_kernel.notebook.magic.fix_explain_improve import EXPLAIN, EXPLAIN_FAI
 from agent_kernel.sandbox.host.policy import LAYERS, SandboxPolicy
 from agent_kernel.sandbox.host.pool import RESTARTED
 from agent_kernel.tools.code.python import NO_DRAFT
+from agent_kernel.tools.code.rebuild_variables import ELSEWHERE
 from agent_kernel.tools.notebook.notebook_tools import NO_PAGE
 from agent_kernel.tools.web.web_tools import MISSING
 from agent_kernel.turn.post_turn_tasks import FAILED, SUMMARISED
+from jupyter_ext.api.native.binding import CLEARED
 from jupyter_ext.notebooks.sidecar_import import FoundSidecar, sidecar_note
 from jupyter_ext.notebooks.sidecar_writer import NOT_SAVED
 from jupyter_ext.turns.stored_events import GONE
@@ -53,6 +55,8 @@ WRITTEN = (
     NOT_SAVED.format(name="a.ipynb", reason="File name too long"),
     SandboxPolicy().less({LAYERS[0]: {"active": False, "detail": "no kernel support"}}),
     sidecar_note(FoundSidecar("unreadable"), "a.agent.json"),
+    CLEARED.format(cells=2),
+    ELSEWHERE,
 )
 """Sentences with values, as the server writes them."""
 

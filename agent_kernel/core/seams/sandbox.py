@@ -46,6 +46,10 @@ class Sandbox(Protocol):
     def lost(self, session: SessionKey) -> str:
         """Return why the variables of the session no longer exist, until code runs again; empty if they exist."""
 
+    def has_run(self, session: SessionKey) -> bool:
+        """Return whether code of the session has run in this sandbox since its variables were last deleted on
+        request."""
+
     def workdir(self, session: SessionKey) -> Path:
         """Return the directory in which the session's code writes; it may not exist yet."""
 

@@ -186,6 +186,9 @@ class LinuxSandbox:
             return RESTARTED.format(why=ended) if ended else place.lost
         return RESTARTED.format(why=EARLIER_LIFE) if self._mark(self.workdir(session)).exists() else ""
 
+    def has_run(self, session: SessionKey) -> bool:
+        return self._mark(self.workdir(session)).exists()
+
     async def reset(self, session: SessionKey) -> None:
         """End the session's process once it is idle. The next run starts a new process."""
         place = self._places.get(session)

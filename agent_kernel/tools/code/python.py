@@ -3,7 +3,7 @@ sandbox."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from agent_kernel.core.events import Notice, StateLost
 from agent_kernel.core.messages import VARIABLES, ToolCall, shorten
 from agent_kernel.core.programs.program_outcome import TRIAL_TOOL, ProgramOutcome
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec, Variable, Work
-from agent_kernel.core.session import new_id
+from agent_kernel.core.session import SessionKey, new_id
 from agent_kernel.core.turn_request import Note
 from agent_kernel.tools.base.client_call_broker import ClientCallBroker
 from agent_kernel.tools.base.notebook_access import NotebookCallTool
@@ -128,12 +128,20 @@ class ResetPython:
 class PythonTools:
     """Offers the ``python`` tool of a turn. The ``where`` of the turn's request selects where its code runs: in the
     notebook's kernel (``live``), in a draft, which is a copy of that kernel's process (``draft``), or in the session's
-    sandbox (``sandbox``)."""
+    sandbox (``sandbox``). ``find_lost`` returns why the variables of a session are not in its sandbox; without it, the
+    sandbox does."""
 
-    def __init__(self, environment: SandboxEnvironment, client_calls: ClientCallBroker, timeout_s: float) -> None:
+    def __init__(
+        self,
+        environment: SandboxEnvironment,
+        client_calls: ClientCallBroker,
+        timeout_s: float,
+        find_lost: Callable[[SessionKey], Awaitable[str]] | None = None,
+    ) -> None:
         self._environment = environment
         self._client_calls = client_calls
         self._timeout_s = timeout_s
+        self._find_lost = find_lost
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
         request = occasion.request
@@ -144,7 +152,8 @@ class PythonTools:
             return OfferedTools((live,), await _data_notes(occasion))
         if request.where == "draft":
             return OfferedTools((await self._draft(occasion),), await _data_notes(occasion))
-        lost = self._environment.sandbox.lost(occasion.key)
+        find_lost, sandbox = self._find_lost, self._environment.sandbox
+        lost = await find_lost(occasion.key) if find_lost else sandbox.lost(occasion.key)
         environment = self._environment.for_turn(occasion, given=request.given, lost=lost)
         if lost:
             occasion.emit(StateLost(lost))

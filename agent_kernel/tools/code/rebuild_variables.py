@@ -1,4 +1,5 @@
-"""Restores lost sandbox variables by running the successful code of the current branch again, in order."""
+"""Finds out whether the variables of a session's sandbox are lost, and restores them by running the successful code of
+the current branch again, in order."""
 
 from __future__ import annotations
 
@@ -14,6 +15,13 @@ from agent_kernel.core.session import Item, SessionKey, Turn
 from agent_kernel.sessions.stored_annotations import StoredAnnotations
 from agent_kernel.tools.base.effect_analysis import Effect, effects
 from agent_kernel.tools.code.python import RESET, SANDBOXED
+
+ELSEWHERE = (
+    "The earlier Python code of this conversation ran elsewhere (the conversation is a copy, or another server ran it):"
+    " its variables and the files in its work directory are not here. Run the code again that makes them."
+)
+MAX_ITEMS = 400
+"""Number of newest messages in which ``find_lost`` looks for code that ran elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +44,19 @@ class RebuildResult:
     error: str = ""
 
 
-async def find_rebuild_steps(store: SessionStore, key: SessionKey) -> list[RebuildStep]:
-    """Return the steps that the current branch has run since the model last reset Python, oldest first."""
-    turns = {turn.id: turn for turn in await store.turns(key) if turn.where == "sandbox"}
-    return _pieces([item for item in await store.latest(key) if item.turn in turns], turns)
+async def find_lost(sandbox: Sandbox, store: SessionStore, key: SessionKey) -> str:
+    """Return why the variables of the session's code are not in its sandbox, until code runs there; empty if they are,
+    or if there are none. The sandbox itself does not know of code that ran in another one."""
+    if sandbox.has_run(key):
+        return sandbox.lost(key)
+    return ELSEWHERE if await find_rebuild_steps(store, key, MAX_ITEMS) else ""
+
+
+async def find_rebuild_steps(store: SessionStore, key: SessionKey, limit: int | None = None) -> list[RebuildStep]:
+    """Return the steps that the current branch has run since the model last reset Python, oldest first. With ``limit``,
+    only this number of the newest messages and turns is read."""
+    turns = {turn.id: turn for turn in await store.turns(key, limit) if turn.where == "sandbox"}
+    return _pieces([item for item in await store.latest(key, limit) if item.turn in turns], turns)
 
 
 async def rebuild(

@@ -9,7 +9,7 @@ from pathlib import Path
 from agent_kernel.core.errors import Forbidden
 from agent_kernel.core.session import SessionKey
 from agent_kernel.tools.code.python import SANDBOXED
-from agent_kernel.tools.code.rebuild_variables import RebuildResult, find_rebuild_steps, rebuild
+from agent_kernel.tools.code.rebuild_variables import RebuildResult, find_lost, find_rebuild_steps, rebuild
 from jupyter_ext.api.http.handler import AgentHandler, guard
 from jupyter_ext.api.native.request_schemas import Body
 from jupyter_ext.api.schemas import turns as shapes
@@ -40,7 +40,8 @@ class VariablesHandler(AgentHandler):
         listed = [
             {"name": variable.name, "type": variable.type, "shape": list(variable.shape)} for variable in variables
         ]
-        self.reply({"variables": listed, "lost": sandbox.lost(key)})
+        lost = await find_lost(sandbox, self.services.runtime.store, key)
+        self.reply({"variables": listed, "lost": lost})
 
 
 class VariableHandler(AgentHandler):

@@ -102,6 +102,22 @@ const TEMPLATES: readonly (readonly [RegExp, (...values: string[]) => string])[]
     /^Python was started again for this session \((.*)\): variables are gone, files in the work directory remain\.$/,
     (why) => trans.__("Python was started again (%1): variables are gone, files remain.", reasonText(why)),
   ],
+  [
+    /^The earlier Python code of this conversation ran elsewhere \(the conversation is a copy, or another server ran it\): its variables and the files in its work directory are not here\. Run the code again that makes them\.$/,
+    () =>
+      trans.__(
+        "The earlier Python code of this conversation ran elsewhere (the conversation is a copy, or another server ran it): its variables and the files in its work directory are not here. Run the code again that makes them.",
+      ),
+  ],
+  [
+    /^(\d+) agent cell\(s\) of this notebook have no outputs, but the conversation still contains what their tools printed\. To remove that too, run the magic command "agent clear outputs" in a cell\.$/,
+    (cells) =>
+      trans._n(
+        "%1 agent cell of this notebook has no outputs, but the conversation still contains what its tools printed. To remove that too, run %agent clear outputs in a cell.",
+        "%1 agent cells of this notebook have no outputs, but the conversation still contains what their tools printed. To remove that too, run %agent clear outputs in a cell.",
+        Number(cells),
+      ),
+  ],
   [/^The sandbox is without (.+?): (.*)\.$/, (layers, why) => trans.__("The sandbox is without %1: %2.", layers, why)],
   [
     /^This version cannot read a conversation from (.+)\. The file is not changed\.(?: To restore its previous version, copy (.+) over it\.)?$/,

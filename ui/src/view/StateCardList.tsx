@@ -12,6 +12,7 @@ import type { Question } from "../conversation/panelState";
 import { StateCard } from "./StateCard";
 import { useFocusReturn } from "./useFocusReturn";
 import { trans } from "../translation/translation";
+import { serverText } from "../turn/serverTexts";
 
 /** At most this many prompts are listed, the newest ones. */
 const NAMED = 3;
@@ -212,7 +213,7 @@ function Notes() {
               read.value = new Set([...read.value, note]);
             }}
           >
-            {note}
+            {serverText(note)}
           </StateCard>
         ))}
     </>
@@ -309,7 +310,7 @@ export function SinceLastVisitCard() {
         {lost.kernel && <li>{trans.__("variables of earlier turns are gone: the kernel is new")}</li>}
         {lost.sandbox && lost.pieces > 0 && (
           <li>
-            {trans.__("variables of the sandbox are gone: %1", lost.sandbox)}{" "}
+            {trans.__("variables of the sandbox are gone: %1", serverText(lost.sandbox))}{" "}
             <button type="button" onClick={() => void desk.askToRebuild()}>
               {trans.__("Rebuild the variables...")}
             </button>

@@ -39,6 +39,8 @@ export class Replayed implements Transport {
   /** What `bytes` was asked for. */
   readonly fetched: string[] = [];
   bound = true;
+  /** What the server says about the files of the notebook. */
+  notes: string[] = [];
   model = MODEL;
   refuses = false;
   policy: Record<string, { permission: string; because: string }> = {};
@@ -214,7 +216,7 @@ export class Replayed implements Transport {
     if (this.waiting.some(({ turn }) => turn === cancelled)) this.cancelWaiting(cancelled);
     if (route === "binding") {
       const session = this.bound ? this.session : null;
-      return { notebook: "rain.ipynb", session, model: MODEL, server: {}, notes: [] };
+      return { notebook: "rain.ipynb", session, model: MODEL, server: {}, notes: this.notes };
     }
     if (route?.endsWith("/turns")) {
       const before = query?.includes("before=");

@@ -80,6 +80,14 @@ test.each([
     "The conversation was not saved beside a.ipynb: a new reason. It is in the store.",
     "Das Gespräch wurde nicht neben a.ipynb gespeichert: a new reason. Der Server hat es gespeichert.",
   ],
+  [
+    '1 agent cell(s) of this notebook have no outputs, but the conversation still contains what their tools printed. To remove that too, run the magic command "agent clear outputs" in a cell.',
+    "1 Agent-Zelle dieses Notebooks hat keine Ausgaben, aber das Gespräch enthält noch, was ihre Werkzeuge ausgegeben haben. Um auch das zu entfernen, führen Sie %agent clear outputs in einer Zelle aus.",
+  ],
+  [
+    "The earlier Python code of this conversation ran elsewhere (the conversation is a copy, or another server ran it): its variables and the files in its work directory are not here. Run the code again that makes them.",
+    "Der frühere Python-Code dieses Gesprächs lief woanders (das Gespräch ist eine Kopie, oder ein anderer Server hat ihn ausgeführt): Seine Variablen und die Dateien in seinem Arbeitsverzeichnis sind hier nicht vorhanden. Führen Sie den Code, der sie erzeugt, noch einmal aus.",
+  ],
   ["tiny reads text only; the 1 image(s) were not sent to it.", "tiny liest nur Text: 1 Bild wurde nicht gesendet."],
   ["tiny reads text only; the 2 image(s) were not sent to it.", "tiny liest nur Text: 2 Bilder wurden nicht gesendet."],
 ])("a sentence with values is said in the user's language: %s", (text, said) => {

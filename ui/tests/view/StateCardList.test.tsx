@@ -42,3 +42,12 @@ test("Escape leaves it, and the focus is where it was before the question", asyn
   expect([shell.desk.asking.value, ran]).toEqual([null, false]);
   expect(document.activeElement).toBe(shell.find("textarea"));
 });
+
+test("notes of the server about the notebook are shown as sentences for people", async () => {
+  shell.server.notes = [
+    '2 agent cell(s) of this notebook have no outputs, but the conversation still contains what their tools printed. To remove that too, run the magic command "agent clear outputs" in a cell.',
+  ];
+  await act(() => shell.conversation.bind("k1", "rain.ipynb"));
+  await shell.show(<StateCardList />);
+  expect(shell.page.textContent).toContain("2 agent cells of this notebook have no outputs");
+});
