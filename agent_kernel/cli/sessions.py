@@ -41,6 +41,20 @@ FAULT = {
     "detail": Column("WHAT"),
     "mended": Column("MENDED"),
 }
+STATISTICS = {
+    "sessions": "conversations",
+    "items": "messages",
+    "bytes": "text of the messages",
+    "media": "pictures and other media",
+    "media_bytes": "size of these media",
+    "files": "attached and produced files",
+    "bindings": "notebooks with a conversation",
+    "set_aside": "damaged entries set aside",
+    "first_made": "first conversation begun",
+    "last_used": "last used",
+    "file_bytes": "size of the database",
+}
+"""What people read in place of the names that the store has for its numbers."""
 STORE = store_arguments(ALL_NAMESPACES)
 EXPIRE_ARGUMENTS = (
     argument("--limits", help="retention preset: keep, mistralrs or nexo (default: AGENT_KERNEL_LIMITS)"),
@@ -110,6 +124,7 @@ def sessions_stats(args: argparse.Namespace) -> int:
     if not args.json:
         values |= {name: size(value) for name, value in values.items() if name.endswith("bytes")}
         values |= {name: moment(values[name]) if values[name] else "never" for name in ("first_made", "last_used")}
+        values = {STATISTICS.get(name, name): value for name, value in values.items()}
     facts(values, as_json=args.json)
     return 0
 

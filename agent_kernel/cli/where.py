@@ -8,7 +8,7 @@ from typing import Any
 
 from agent_kernel.cli.base.command import CACHE_DIR, Command, settings_of
 from agent_kernel.cli.base.output import Column, show, size
-from agent_kernel.cli.base.store_access import ALL_NAMESPACES, run_with_store, store_arguments
+from agent_kernel.cli.base.store_access import ALL_NAMESPACES, report_other_place, run_with_store, store_arguments
 from agent_kernel.core.session import NotebookBinding
 from agent_kernel.core.storage_locations import existing_locations
 
@@ -38,6 +38,7 @@ def _bindings(args: argparse.Namespace) -> Sequence[NotebookBinding]:
     settings = settings_of(args)
     file = {"sqlite": "sessions.db", "files": "sessions"}.get(settings.store, "")
     if settings.store == "memory" or not (settings.data_dir / file).exists():
+        report_other_place(args)
         return []
     return run_with_store(args, lambda store: store.bindings(args.namespace))
 

@@ -135,3 +135,57 @@ def test_a_command_that_is_given_its_configuration_names_no_file(
     (tmp_path / "mcp.json").write_text('{"mcpServers": {}}')
     assert main(["mcp", "list", "--config", str(tmp_path / "mcp.json")]) == 0
     assert "for the Jupyter server" not in capsys.readouterr().err
+
+
+@pytest.fixture
+def no_place_chosen(jupyter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No variable sets where the data is."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    for name in ("AGENT_KERNEL_DATA_DIR", "AGENT_KERNEL_STORE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+PLACES = "c.AgentKernel.data_dir = '/srv/agent'\nc.AgentKernel.store = 'files'\n"
+
+
+@pytest.mark.parametrize("words", [("where",), ("where", "--json"), ("sessions",), ("sessions", "stats", "--json")])
+@pytest.mark.usefixtures("no_place_chosen")
+def test_a_command_about_stored_data_names_the_file_of_jupyter_that_sets_another_place(
+    jupyter: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    file = jupyter / "jupyter_server_config.py"
+    for _ in range(2):  # there is a store at the second time
+        file.write_text(PLACES)
+        assert main(words) == 0
+        shown = capsys.readouterr()
+        said = [line for line in shown.err.splitlines() if str(file) in line]
+        assert len(said) == 1
+        for part in ("data_dir, store", str(tmp_path / "home"), "AGENT_KERNEL_DATA_DIR", "AGENT_KERNEL_STORE"):
+            assert part in said[0]
+        assert str(file) not in shown.out
+        file.write_text("c.AgentKernel.model = 'qwen3-4b'  # data_dir and store are not set\n")
+        main(("sessions", "stats"))
+        assert str(file) not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_place_chosen")
+def test_a_command_whose_place_is_chosen_names_no_file(
+    jupyter: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (jupyter / "jupyter_server_config.json").write_text('{"AgentKernel": {"data_dir": "/srv/agent"}}')
+    assert main(("sessions", "list")) == 0
+    assert "jupyter_server_config.json" in capsys.readouterr().err
+    assert main(("sessions", "list", "--data-dir", str(tmp_path / "mine"))) == 0
+    monkeypatch.setenv("AGENT_KERNEL_DATA_DIR", str(tmp_path / "data"))
+    assert main(("where",)) == 0
+    assert "jupyter_server_config.json" not in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("no_place_chosen")
+def test_a_command_that_opens_the_store_twice_names_the_file_once(
+    jupyter: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (jupyter / "jupyter_server_config.py").write_text(PLACES)
+    assert main(("sessions", "delete", "nope")) == 1
+    assert main(("sessions", "delete", "nope", "--yes")) == 0
+    assert capsys.readouterr().err.count("jupyter_server_config.py") == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -219,9 +220,10 @@ def test_faults_are_told_mended_and_then_gone(sessions: Command) -> None:
 
 def test_statistics_and_a_vacuum(sessions: Command) -> None:
     assert sessions("sessions", "stats", "--json").json["items"] == 6
-    shown = dict(line.split(maxsplit=1) for line in sessions("sessions", "stats").out.splitlines())
-    assert (shown["sessions"], shown["turns"], shown["items"]) == ("2", "2", "6")
-    assert shown["bytes"].endswith(("B", "KiB", "MiB"))
+    shown = dict(re.split(r"  +", line, maxsplit=1) for line in sessions("sessions", "stats").out.splitlines())
+    assert (shown["conversations"], shown["turns"], shown["messages"]) == ("2", "2", "6")
+    assert shown["text of the messages"].endswith(("B", "KiB", "MiB"))
+    assert not [name for name in shown if "_" in name or name in ("items", "bindings")]
     assert sessions("sessions", "stats", "--namespace", "ann", "--json").json["items"] == 0
     assert sessions("sessions", "vacuum", "--json").json["freed_bytes"] >= 0
 

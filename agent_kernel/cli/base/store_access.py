@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TypeVar
 
+from agent_kernel.cli.base import jupyter_configuration
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Argument, argument, import_runtime, settings_of
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.seams.session_store import PersistentStore
@@ -33,10 +34,18 @@ def namespace_of(args: argparse.Namespace) -> str:
     return settings_of(args).namespace or LOCAL
 
 
+def report_other_place(args: argparse.Namespace) -> None:
+    """Say once that a configuration file of Jupyter sets another place of the data, unless the user has chosen one."""
+    if args.data_dir is None and not getattr(args, "place_reported", False):
+        args.place_reported = True
+        jupyter_configuration.report_other_place(settings_of(args))
+
+
 @asynccontextmanager
 async def open_configured_store(args: argparse.Namespace) -> AsyncIterator[PersistentStore]:
     """Open the configured store, and close it at the end of the context. Raises StoreError. Raises InvalidRequest for a
     store that exists only in a server's memory, and for one without the methods for maintenance."""
+    report_other_place(args)
     settings = settings_of(args)
     if settings.store == "memory":
         raise InvalidRequest(
