@@ -342,6 +342,11 @@ class Settings:
         return f"{scheme}:" if mark else self.store
 
     @property
+    def has_web_search(self) -> bool:
+        """Whether the setting ``web`` names a search provider."""
+        return self.web.strip() not in ("", "off")
+
+    @property
     def skills_path(self) -> Path:
         return Path(self.skills_dir).expanduser() if self.skills_dir else self.data_dir / "skills"
 

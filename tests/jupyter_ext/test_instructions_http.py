@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import httpx
+import pytest
 
 from agent_kernel.core.trusted_folders import TrustStore
 from tests.jupyter_ext.conftest import ServerFactory
@@ -72,11 +73,13 @@ async def test_an_imported_conversation_brings_no_instructions(api: httpx.AsyncC
     assert imported.json()["metadata"] == {}
 
 
-async def test_the_rules_say_whether_the_server_adds_instructions_and_how_much_effort_it_makes(
-    agent_server: ServerFactory,
+@pytest.mark.parametrize(("web", "has_web"), [("searxng:http://localhost:1", True), ("off", False)])
+async def test_the_rules_say_whether_the_server_adds_instructions_how_much_effort_it_makes_and_whether_it_has_web_tools(
+    agent_server: ServerFactory, web: str, has_web: bool
 ) -> None:
     script: list[Json] = [{"text": "x", "loop": True}]
-    async with (await agent_server(script, traits={"instructions": "Be brief.", "effort": "quick"})).client() as person:
+    traits = {"instructions": "Be brief.", "effort": "quick", "web": web}
+    async with (await agent_server(script, traits=traits)).client() as person:
         rules = (await person.get("agent/v1/agent/permissions")).json()
-        assert (rules["instructions"], rules["effort"]) == (True, "quick")
+        assert (rules["instructions"], rules["effort"], rules["web"]) == (True, "quick", has_web)
         assert "Be brief" not in json.dumps(rules)

@@ -26,15 +26,10 @@ ANYBODY = frozenset({"*"})
 NO_WEB = "the model has no web tools, because the setting web is off. To turn it on, set AGENT_KERNEL_WEB=duckduckgo."
 
 
-def has_web_search(settings: Settings) -> bool:
-    """Return whether the setting ``web`` names a search provider."""
-    return settings.web.strip() not in ("", "off")
-
-
 def explain_missing_tools(allowed: Collection[str], settings: Settings) -> str:
     """Return why no call of a kind in ``allowed`` is possible and what to do, if the setting of its tools is off; else
     an empty text."""
-    return NO_WEB if "web" in allowed and not has_web_search(settings) else ""
+    return NO_WEB if "web" in allowed and not settings.has_web_search else ""
 
 
 class CallApproval:

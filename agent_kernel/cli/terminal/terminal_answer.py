@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from agent_kernel.cli.base.command import argument
 from agent_kernel.cli.base.output import UNPRINTABLE, printable
-from agent_kernel.cli.terminal.call_approval import ANYBODY, CallApproval, has_web_search
+from agent_kernel.cli.terminal.call_approval import ANYBODY, CallApproval
 from agent_kernel.core.events import (
     ApprovalRequired,
     CallFinished,
@@ -74,7 +74,7 @@ async def show_turn(
         inputs=inputs,
         instructions=runtime.settings.instructions,
         answers=ANYBODY,
-        web={} if has_web_search(runtime.settings) else None,
+        web={} if runtime.settings.has_web_search else None,
     )
     turn = ""
     async with aclosing(runtime.agent(key, request).stream(request)) as events:

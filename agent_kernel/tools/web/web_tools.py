@@ -1,5 +1,5 @@
-"""Offers the web tools to a turn, if the setting ``web`` is on. A request that comes neither from a cell nor from the
-panel gets them only if it has web options, as those of programs and of the terminal commands may have."""
+"""Offers the web tools to a turn, if the setting ``web`` is on. A request that comes neither from a cell nor from a
+notebook gets them only if it has web options, as those of programs, terminal commands and the panel may have."""
 
 from __future__ import annotations
 

@@ -126,6 +126,7 @@ class PolicyHandler(AgentHandler):
             "approval_timeout_s": runtime.settings.approval_timeout_s,
             "effort": runtime.settings.effort,
             "instructions": bool(runtime.settings.instructions.strip()),
+            "web": runtime.settings.has_web_search,
         }
 
     @guard("read")

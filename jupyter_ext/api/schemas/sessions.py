@@ -228,12 +228,14 @@ class Ruling(TypedDict):
 
 class Policy(TypedDict):
     """The permission policy. ``policy`` has a ruling for each kind of call, and for each tool that is named. ``effort``
-    applies to turns that state none. ``instructions`` says whether the server adds instructions to every turn."""
+    applies to turns that state none. ``instructions`` says whether the server adds instructions to every turn, and
+    ``web`` whether a turn with the field ``web`` gets the web tools."""
 
     policy: dict[str, Ruling]
     approval_timeout_s: float
     effort: Effort
     instructions: bool
+    web: bool
 
 
 class Permissions(Policy):

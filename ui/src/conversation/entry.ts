@@ -77,12 +77,12 @@ export function placeQuery({ kernel, path }: { kernel: string; path: string }): 
   return path ? `path=${encodeURIComponent(path)}` : "";
 }
 
-/** The body of `POST turns`. A turn without a kernel can only use a sandbox. */
+/** The body of `POST turns`. A turn without a kernel can only use a sandbox, and has web tools only if it asks for them. */
 export const turnBody = (
   draft: Draft,
   session: string | undefined,
   kernel: string | undefined,
-  { place, effort, instructions }: Preferences,
+  { place, effort, instructions, web }: Preferences & { web?: boolean },
 ): Facts => ({
   prompt: draft.prompt,
   context: draft.context ?? [],
@@ -92,6 +92,7 @@ export const turnBody = (
   ...(kernel ? { kernel, where: place } : {}),
   ...(effort === "server" ? {} : { effort }),
   ...(instructions.trim() ? { instructions } : {}),
+  ...(web ? { web: {} } : {}),
   ...(session ? { session } : {}),
   ...draft.options,
 });

@@ -5,7 +5,7 @@ import { ApiError, type Transport } from "../transport/transport";
 import type { Permissions } from "../wire/schema";
 import type { Preferences, Where } from "./preferences";
 
-export type Rules = Pick<Permissions, "policy" | "effort" | "instructions">;
+export type Rules = Pick<Permissions, "policy" | "effort" | "instructions" | "web">;
 
 /** The places where code can run, ordered by what the code can reach, the most first. */
 const PLACES: readonly Where[] = ["live", "draft", "sandbox"];
@@ -31,9 +31,10 @@ export class ServerRules {
     return ruling?.permission === "deny" ? ruling.because : "";
   }
 
-  /** The user's preferences, with another place for code if the server forbids the preferred one. */
-  apply(preferences: Preferences): Preferences {
-    return { ...preferences, place: this.nearest(preferences.place) };
+  /** The user's preferences, with another place for code if the server forbids the preferred one, and whether the
+   * server has web tools. */
+  apply(preferences: Preferences): Preferences & { web: boolean } {
+    return { ...preferences, place: this.nearest(preferences.place), web: this.current.value?.web ?? false };
   }
 
   /** Returns `place` if the server allows it, otherwise the first allowed place after it in `PLACES`; `place` if none

@@ -456,6 +456,7 @@ export interface Permissions {
   approval_timeout_s: number;
   effort: "quick" | "auto" | "thorough";
   instructions: boolean;
+  web: boolean;
   session: string;
   grants: Grant[];
 }

@@ -7,12 +7,12 @@ import { ApiError, type Transport } from "../../src/transport/transport";
 
 type Permission = Rules["policy"][string]["permission"];
 
-function rulesWith(policy: Record<string, Permission>): ServerRules {
+function rulesWith(policy: Record<string, Permission>, web = false): ServerRules {
   const rulings = Object.entries(policy).map(([kind, permission]) => [
     kind,
     { permission, because: "the administrator", firm: false },
   ]);
-  const answer = { policy: Object.fromEntries(rulings) as Rules["policy"], effort: "auto", instructions: false };
+  const answer = { policy: Object.fromEntries(rulings) as Rules["policy"], effort: "auto", instructions: false, web };
   return new ServerRules({ request: () => Promise.resolve(answer) } as unknown as Transport);
 }
 
@@ -52,4 +52,13 @@ test("a turn is sent with what the user prefers, unless the draft says otherwise
   expect(Object.keys(plain)).not.toContain("effort");
   expect(Object.keys(plain)).not.toContain("instructions");
   expect(Object.keys(plain)).not.toContain("where");
+});
+
+test("a turn without a notebook asks for the web tools where the server has them, and nowhere else", async () => {
+  for (const web of [true, false]) {
+    const rules = rulesWith({}, web);
+    await rules.load();
+    const body = turnBody({ prompt: "x" }, undefined, undefined, rules.apply(DEFAULTS));
+    expect(body["web"]).toEqual(web ? {} : undefined);
+  }
 });
