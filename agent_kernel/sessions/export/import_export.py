@@ -35,6 +35,8 @@ FORMATS = ("agent-kernel", "jsonl", "openai", "mistralrs", "markdown", "markdown
 """Export formats."""
 OWN = ("agent-kernel", "jsonl")
 """The formats of agent-kernel, which contain a session completely."""
+FILELESS = ("openai", "notebook", "markdown", "markdown-files")
+"""Formats that contain no files of a session; those of Markdown name them."""
 IMPORTED = ("agent-kernel", "jsonl", "openai", "mistralrs")
 """Formats that can be imported."""
 
@@ -230,7 +232,7 @@ def _preview(read: Transcript, clean: Transcript, format: str) -> ImportPreview:
 def write_document(found: Transcript, format: str, branch: str | None = None) -> Exported:
     """Write the session ``found`` in one of ``FORMATS``. ``branch`` has the meaning that ``export_session``
     describes."""
-    left_out = {"files": len(found.files)} if found.files and format in ("openai", "notebook") else {}
+    left_out = {"files": len(found.files)} if found.files and format in FILELESS else {}
     match format:
         case "agent-kernel":
             return transcript.export(found, inline_bytes=None)
@@ -245,4 +247,4 @@ def write_document(found: Transcript, format: str, branch: str | None = None) ->
             return Exported(document, {}, "application/x-ipynb+json", ".ipynb", left_out)
         case _:
             text, files = markdown.write(found, branch, beside=format == "markdown-files")
-            return Exported(text.encode(), files, "text/markdown", ".md")
+            return Exported(text.encode(), files, "text/markdown", ".md", left_out)

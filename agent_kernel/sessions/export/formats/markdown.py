@@ -41,8 +41,8 @@ def write(transcript: Transcript, branch: str | None, *, beside: bool) -> tuple[
     if branch is None:
         for other in transcript.branches:
             if other.name != chosen:
-                origin = f" (from {_code(other.parent)}, item {other.since})" if other.parent else ""
-                lines += ["", f"## Branch {_code(other.name)}{origin}", *page.branch(other.name)]
+                origin = f" (from {code_span(other.parent)}, item {other.since})" if other.parent else ""
+                lines += ["", f"## Branch {code_span(other.name)}{origin}", *page.branch(other.name)]
     lines += page.list_files()
     return "\n".join(lines).rstrip() + "\n", page.files
 
@@ -57,19 +57,19 @@ class _MarkdownPage:
 
     def header_line(self, branch: str) -> str:
         session = self._whole.session
-        facts = [f"session {_code(session.key.id)}", f"begun {_format_time(session.created)}"]
+        facts = [f"session {code_span(session.key.id)}", f"begun {_format_time(session.created)}"]
         if len(self._whole.branches) > 1:
-            facts.append(f"branch {_code(branch)} of {len(self._whole.branches)}")
+            facts.append(f"branch {code_span(branch)} of {len(self._whole.branches)}")
         if session.tags:
-            facts.append("tags " + ", ".join(map(_code, session.tags)))
+            facts.append("tags " + ", ".join(map(code_span, session.tags)))
         return " · ".join(facts)
 
     def list_files(self) -> Iterator[str]:
         """Yield the Markdown lines of a list of the session's files, without their content."""
         if self._whole.files:
-            yield from ("", "## Files", "")
+            yield from ("", "## Files", "", "This document does not contain them, only their names.", "")
         for file in self._whole.files:
-            yield f"- {_code(file.name)}, {file.message or f'{file.size} bytes'}"
+            yield f"- {code_span(file.name)}, {file.message or f'{file.size} bytes'}"
 
     def branch(self, name: str) -> Iterator[str]:
         """Yield the Markdown lines of a branch, without items that are already written as part of another branch. Turns
@@ -88,11 +88,11 @@ class _MarkdownPage:
                 yield from self._turn(f"{number}{', continued' if continued else ''}", turn, of_turn.get(turn.id, []))
 
     def _turn(self, number: str, turn: Turn, items: Sequence[Item]) -> Iterator[str]:
-        facts = [_format_time(turn.opened), *([_code(turn.model)] if turn.model else [])]
+        facts = [_format_time(turn.opened), *([code_span(turn.model)] if turn.model else [])]
         if turn.state != "committed":
             facts.append(_inline(describe_end(turn.state, turn.reason)))
         yield from ("", f"### Turn {number}", "", " · ".join(facts))
-        attached = [_code(file.name) for file in self._whole.files if _is_attached(file, turn)]
+        attached = [code_span(file.name) for file in self._whole.files if _is_attached(file, turn)]
         for item in items:
             yield from ("", *self._message(item.message))
             if attached and item.message.role == "user":
@@ -187,7 +187,7 @@ def _inline(text: str) -> str:
     return re.sub(r"([\\`*_\[\]#|~])", r"\\\1", words.replace("&", "&amp;").replace("<", "&lt;"))
 
 
-def _code(text: str) -> str:
+def code_span(text: str) -> str:
     words = " ".join(_clean(text).split())
     longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
     marks = "`" * (longest + 1)

@@ -8,25 +8,42 @@ from typing import Any
 
 from agent_kernel.core.messages import Message
 from agent_kernel.core.session_tree import Transcript
-from agent_kernel.sessions.export.formats.markdown import prose
+from agent_kernel.sessions.export.formats.markdown import code_span, prose
 from agent_kernel.sessions.export.formats.message_list import visible_messages
 
 
 def write(transcript: Transcript, branch: str | None, left_out: dict[str, int]) -> bytes:
     """Write one branch. User messages become Markdown cells, and each piece of Python code becomes a code cell with its
     text output. The cell of code that failed is tagged, so that running all cells continues after it. Calls of other
-    tools are left out."""
+    tools, media and files are left out; the last cell says which attachments and files are missing."""
     import nbformat
 
     messages = list(visible_messages(transcript, branch, left_out))
     results = _results(messages)
     cells = [cell for at, message in enumerate(messages) for cell in _cells(at, message, results, left_out)]
+    cells += [_cell("missing", "markdown", missing)] if (missing := _describe_missing(transcript, messages)) else []
+    if media := sum(len(message.media) for message in messages):
+        left_out["media"] = media
     notebook = nbformat.from_dict(
         {"nbformat": 4, "nbformat_minor": 5, "metadata": _metadata(transcript.session.title), "cells": cells}
     )
     nbformat.validate(notebook)
     text: str = nbformat.writes(notebook)
     return text.encode()
+
+
+def _describe_missing(transcript: Transcript, messages: Sequence[Message]) -> str:
+    """Return a text about what the user attached and about the files of the session, which the notebook cannot contain;
+    empty if there is neither. The figures of the code are not mentioned, because running the code makes them."""
+    attached = sum(len(message.media) for message in messages if message.role == "user")
+    parts = [
+        f"the pictures and videos that were attached to messages ({attached})" if attached else "",
+        f"the files of the conversation: {', '.join(code_span(file.name) for file in transcript.files)}"
+        if transcript.files
+        else "",
+    ]
+    missing = " or ".join(filter(None, parts))
+    return f"This notebook does not contain {missing}." if missing else ""
 
 
 def _metadata(title: str) -> dict[str, Any]:

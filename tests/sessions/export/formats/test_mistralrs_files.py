@@ -9,6 +9,7 @@ import hashlib
 import json
 from typing import Any
 
+import nbformat
 import pytest
 
 from agent_kernel.core.errors import InvalidRequest
@@ -84,8 +85,11 @@ async def test_what_is_too_large_for_a_document_stays_named_and_a_copy_has_it(mo
 async def test_a_page_names_the_files_and_what_has_no_place_for_them_counts_them(store: SessionStore) -> None:
     await store_files(store)
     page = (await export_session(store, KEY, "markdown")).document.decode()
-    assert "## Files\n\n- `a.txt`, 5 bytes\n" in page
-    for format in ("openai", "notebook"):
+    assert "## Files\n\nThis document does not contain them, only their names.\n\n- `a.txt`, 5 bytes\n" in page
+    notebook = nbformat.reads((await export_session(store, KEY, "notebook")).document.decode(), as_version=4)
+    last = "This notebook does not contain the files of the conversation: `a.txt`, "
+    assert notebook.cells[-1].source.startswith(last)
+    for format in ("openai", "notebook", "markdown"):
         assert (await export_session(store, KEY, format)).left_out["files"] == 3
 
 

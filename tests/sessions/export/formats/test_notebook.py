@@ -3,7 +3,7 @@ from __future__ import annotations
 import nbformat
 from nbclient import NotebookClient
 
-from agent_kernel.core.messages import ToolCall, assistant, tool_result, user
+from agent_kernel.core.messages import Media, ToolCall, assistant, tool_result, user
 from agent_kernel.core.session import Turn
 from agent_kernel.sessions.export.import_export import export_session
 from agent_kernel.sessions.store.memory import MemoryStore
@@ -39,3 +39,17 @@ async def test_the_code_of_a_session_runs_again_as_a_notebook() -> None:
     NotebookClient(notebook, kernel_name="python3", timeout=60).execute()
     assert notebook.cells[3].outputs[0].text == "21\n"
     assert notebook.cells[2].outputs[0].ename == "ZeroDivisionError"
+
+
+async def test_pictures_of_the_conversation_are_counted_and_the_notebook_says_that_it_lacks_them() -> None:
+    store = MemoryStore()
+    picture = Media.of("image/png", b"\x89PNG")
+    await store.add_turn(Turn("t1", KEY), [user("what is this", [picture]), assistant("a dot")])
+    written = await export_session(store, KEY, "notebook")
+    await store.aclose()
+    assert written.left_out == {"media": 1}
+    notebook = nbformat.reads(written.document.decode(), as_version=4)
+    assert [cell.source for cell in notebook.cells] == [
+        "what is this",
+        "This notebook does not contain the pictures and videos that were attached to messages (1).",
+    ]
