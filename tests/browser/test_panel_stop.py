@@ -84,6 +84,29 @@ def test_stop_ends_one_turn_and_what_was_queued_is_in_the_composer_again(lab: La
     assert [turn["state"] for turn in read_turns(server)] == ["cancelled", "committed"]
 
 
+def test_stop_leaves_the_message_of_another_tab_in_the_queue(lab: Lab, server: AgentServer) -> None:
+    panel = open_panel(lab)
+    expect(ask(panel, "a long story")).to_contain_text("word word", timeout=SLOW_MS)
+    other = Lab(lab.page.context.new_page(), server.url, TOKEN)
+    try:
+        there = open_panel(other)
+        expect(there.locator(".ak-turn")).to_contain_text("word word", timeout=SLOW_MS)
+        say(there, "of the other tab")
+        for side in (there, panel):
+            waiting = side.get_by_role("list", name="Waiting messages")
+            expect(waiting.get_by_role("listitem")).to_have_count(1)
+            expect(waiting).to_contain_text("of the other tab")
+            expect(side.locator(".ak-turn")).to_have_count(1)  # it is shown once
+        panel.get_by_role("button", name="Stop", exact=True).click()
+        for side in (there, panel):
+            ended(side.locator(".ak-turn").first, "cancelled")
+            expect(side.locator(".ak-turn").last).to_contain_text("of the other tab", timeout=SLOW_MS)
+            expect(side.get_by_label("Message to the agent")).to_have_value("")
+    finally:
+        other.page.close()
+    assert [turn["prompt"] for turn in read_turns(server)] == ["a long story", "of the other tab"]
+
+
 def test_what_is_taken_back_from_the_queue_can_be_changed_and_sent_again(lab: Lab, server: AgentServer) -> None:
     panel = open_panel(lab)
     expect(ask(panel, "a long story")).to_contain_text("word word", timeout=SLOW_MS)
