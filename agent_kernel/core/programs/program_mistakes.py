@@ -9,6 +9,7 @@ another way than their author means. Few of these statements raise an error. The
 - ``t[t['a'].idxmax()]`` looks for a column, although ``idxmax`` returns the label of a row.
 - ``groupby('a')['b', 'c']`` raises an error since pandas 2: several columns are named in a list.
 - No date equals a whole number: ``t['day'] == 2017`` is true of no row.
+- ``[t[t['a'] == one]['b'] for one in t['a']]`` has each group as often as the group has rows.
 
 ``statistics_mistakes`` has the rules for statistical tests, counts and coefficients.
 """
@@ -50,6 +51,7 @@ def rewrite_mistakes(code: str) -> str:
         _years,
         _row_of_extreme,
         _columns_of_groups,
+        _each_group_once,
         *statistics_mistakes.RULES,
     )
     return apply_all(code, rules)
@@ -181,6 +183,19 @@ def _columns_of_groups(program: ParsedProgram) -> Iterator[Edit]:
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "groupby":
             yield (*program.span(node.slice), f"[{', '.join(map(program.source, node.slice.elts))}]")
+
+
+def _each_group_once(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that replace ``for one in t['a']`` by ``for one in t['a'].unique()`` if the loop selects the rows
+    with ``t['a'] == one``. The loop otherwise selects the same rows again for each row of the group."""
+    for node in program.nodes:
+        loops = node.generators if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) else [node]
+        for loop in loops:
+            if not isinstance(loop, ast.For | ast.comprehension) or not is_column(loop.iter):
+                continue
+            selects = f"{ast.unparse(loop.iter)} == {ast.unparse(loop.target)}"
+            if any(isinstance(one, ast.Compare) and ast.unparse(one) == selects for one in ast.walk(node)):
+                yield (program.span(loop.iter)[1],) * 2 + (".unique()",)
 
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:

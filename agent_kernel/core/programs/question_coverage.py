@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from agent_kernel.core.programs.answer_form import SLOT, slots_of
@@ -55,6 +55,14 @@ METHODS = tuple(
             QUARTER,
             r"\.quarter\b|to_period|Q[1-4]|['\"]Q|-\d\d-|\b(?:1, ?2|4, ?5|7, ?8|10, ?11|1, ?3|4, ?6|7, ?9|10, ?12)\b"
             r"|>= ?(?:4|7|10)\b|> ?(?:3|6|9)\b|<= ?3\b|< ?4\b",
+        ),
+        (
+            r"\b(?:lowest|smallest|fewest|cheapest|minimum|(?<!\bat )least)\b",
+            r"min|sort|ascending|nsmallest|tail|iloc|quantile|describe|<|reverse|most_common|rank",
+        ),
+        (
+            r"\b(?:highest|largest|biggest|maximum)\b",
+            r"max|sort|ascending|nlargest|head|iloc|quantile|describe|>|mode\(|most_common|value_counts|rank|plot",
         ),
         (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
         (
@@ -104,6 +112,10 @@ values are the answer."""
 OF_THE_SAME = re.compile(r"\b(?:of|for|by|within) the same \w+", re.IGNORECASE)
 """Finds a sentence that asks for a comparison of rows within the same group."""
 NEIGHBOURS = re.compile(r"\.(?:shift|pct_change|diff)\(")
+IN_GROUPS = re.compile(
+    r"groupby|pivot|crosstab|resample|value_counts|unique|\bfor \w+|Counter|apply|transform|hue=|by=|facet|ols\("
+)
+"""Matches code that computes a value for each group of rows, or for each value of a column."""
 BY_GROUP = re.compile(r"groupby\([^\n]*\.(?:shift|pct_change|diff|transform|apply)\(|\bfor \w+")
 """Matches code that compares neighbouring rows of each group."""
 OF_THESE = re.compile(r"\b(?:of|for|in|among) (?:these|those)\b", re.IGNORECASE)
@@ -197,8 +209,8 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     # The largest year is not the year of the largest value.
     if any(re.search(rf"\['{re.escape(word)}'\]\.(?:max|min)\(\)", program.code, re.I) for word in places):
         yield "place of a value"
-    if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(program.code) and not BY_GROUP.search(program.code):
-        yield "group"
+    if _ignores_groups(sentence, program.code, values):
+        yield "groups"
     named_values = [(label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE]
     named_values = [(label, one) for label, one in named_values if _word_for(sentence, one)]
     if any(_ignores_value(program.code, label, one) for label, one in named_values):
@@ -209,6 +221,15 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
     if not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence)):
         yield "marked missing values"
+
+
+def _ignores_groups(sentence: str, code: str, categories: Iterable[str]) -> bool:
+    """Return whether the sentence asks for a comparison within groups of rows, or for a value of each group, and the
+    program computes it over all rows."""
+    if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(code) and not BY_GROUP.search(code):
+        return True
+    each = (re.search(rf"\b(?:each|every|per) {re.escape(name)}s?\b", sentence, re.IGNORECASE) for name in categories)
+    return any(each) and not IN_GROUPS.search(code)
 
 
 def _equal_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:

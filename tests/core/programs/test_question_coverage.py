@@ -138,6 +138,20 @@ def test_a_program_must_use_the_column_of_a_category_that_the_question_names(cod
     assert uncovered_sentences(question, code, CATEGORIES) == ([] if is_covered else [question])
 
 
+@pytest.mark.parametrize(
+    ("code", "is_covered"),
+    [
+        ("print((t['n'].std() / t['n'].mean()))", False),
+        ("print(t.groupby('source')['n'].std() / t.groupby('source')['n'].mean())", True),
+        ("for one in t['source'].unique():\n    print(t[t['source'] == one]['n'].std())", True),
+    ],
+)
+def test_a_value_for_each_category_is_computed_by_groups(code: str, is_covered: bool) -> None:
+    question = "Compute the coefficient of variation of n for each source."
+    assert uncovered_sentences(question, code, CATEGORIES) == ([] if is_covered else [question])
+    assert uncovered_sentences("What is n per month?", code, CATEGORIES) == []
+
+
 LEVELS = [
     "Files: app.log: log read by pd.Series(open('app.log').read().splitlines())"
     ".str.extract(r'(?P<level>\\w+) (?P<part>.*)'), 51 rows x 2 columns: level str, part str\n"
@@ -241,6 +255,16 @@ def test_two_demanded_values_are_not_the_same_expression() -> None:
             "Compute the change against the previous month of the same stock.",
             "print(t['price'].pct_change())",
             "print(t.groupby('stock')['price'].pct_change())",
+        ),
+        (
+            "Which city has the fewest rows?",
+            "print(t['city'].value_counts().idxmax())",
+            "print(t['city'].value_counts().idxmin())",
+        ),
+        (
+            "Which sale has the highest price?",
+            "print(t.loc[t['price'].idxmin()])",
+            "print(t.loc[t['price'].idxmax()])",
         ),
         (
             "What is the mean after the outliers are removed?",

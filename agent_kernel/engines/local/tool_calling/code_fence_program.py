@@ -21,9 +21,18 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
     with_check,
     with_inclusive_bins,
+    without_unrelated_gaps,
     without_zeros_for_missing,
 )
 
+REWRITES = (
+    with_named_functions,
+    with_named_options,
+    with_inclusive_bins,
+    without_zeros_for_missing,
+    without_unrelated_gaps,
+)
+"""Functions that correct a program by the text of the question."""
 MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
 LOOP = "loop"
@@ -78,7 +87,7 @@ async def write_program(
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
     code = rewrite_mistakes(code)
-    for rewrite in (with_named_functions, with_named_options, with_inclusive_bins, without_zeros_for_missing):
+    for rewrite in REWRITES:
         code = rewrite(code, turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
