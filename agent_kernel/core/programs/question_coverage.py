@@ -16,14 +16,14 @@ from agent_kernel.core.programs.answer_form import SLOT, slots_of
 from agent_kernel.core.programs.method_examples import QUARTER
 from agent_kernel.core.programs.program_edits import ParsedProgram, is_condition, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
+from agent_kernel.core.programs.table_facts import MAX_QUESTION, MIN_VALUE, column_labels, column_values, word_for
 
-MAX_QUESTION = 4_000
 MAX_SENTENCE = 240
 """Maximum number of characters of a sentence that is returned."""
 SENTENCE = re.compile(r"(?:[^.?!\n]|[.?!](?!\s|$))+[.?!]?")
 LIST_MARK = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*])\s+")
 METHODS = tuple(
-    (re.compile(words, re.IGNORECASE), re.compile(ways, re.IGNORECASE))
+    (re.compile(words, re.IGNORECASE), re.compile(ways, re.IGNORECASE | re.DOTALL))
     for words, ways in (
         (r"\bmedian\b", r"median|quantile|percentile|describe|50%"),
         (r"\bstandard deviation\b", r"std|stdev|sqrt|describe|zscore|scale"),
@@ -58,11 +58,13 @@ METHODS = tuple(
         ),
         (
             r"\b(?:lowest|smallest|fewest|cheapest|minimum|(?<!\bat )least)\b",
-            r"min|sort|ascending|nsmallest|tail|iloc|quantile|describe|<|reverse|most_common|rank",
+            r"min|sort|ascending|nsmallest|tail|iloc|quantile|describe|<|reverse|most_common|rank"
+            r"|\A(?!.*(?:max|nlargest))",
         ),
         (
             r"\b(?:highest|largest|biggest|maximum)\b",
-            r"max|sort|ascending|nlargest|head|iloc|quantile|describe|>|mode\(|most_common|value_counts|rank|plot",
+            r"max|sort|ascending|nlargest|head|iloc|quantile|describe|>|mode\(|most_common|rank"
+            r"|\A(?!.*(?:min\(|nsmallest))",
         ),
         (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
         (
@@ -75,12 +77,6 @@ METHODS = tuple(
 method."""
 WORD = re.compile(r"[a-z]{4,}")
 """Matches a word in the name of a variable. A sentence with this word asks for the variable."""
-COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
-"""Matches the columns and their types in the description of a table or a file."""
-VALUES = re.compile(r"^[ \t]*(?P<label>\S.*?) values: (?P<values>\S.*)$", re.MULTILINE)
-"""Matches the distinct values of a column in the description of a table or a file."""
-MIN_VALUE = 4
-"""A value with fewer characters is often an ordinary word of a question."""
 KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
 """Matches code that leaves out rows without a value."""
 KEEPS_ALL = re.compile(
@@ -152,8 +148,8 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
         return []
     if len(program.nodes) < 2:
         return []
-    labels, sentences = _labels(facts), list(_sentences(question))
-    values = {label: text for label, text in _values(facts) if label in labels}
+    labels, sentences = column_labels(facts), list(_sentences(question))
+    values = {label: text for label, text in column_values(facts) if label in labels}
     found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
     unused = [name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question)]
     unused += _unused_loop_variables(program)
@@ -161,7 +157,7 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
     found += [sentence for sentence in sentences if words & set(WORD.findall(sentence.lower()))]
     wrong = dict.fromkeys(filter(None, (_column_without(node, values) for node in program.nodes)))
     limits = [f"{label!r} has only these values: {values[label]}"[:MAX_SENTENCE] for label in wrong]
-    limits += _equal_values(program, slots_of(question))
+    limits += _equalcolumn_values(program, slots_of(question))
     return sorted(dict.fromkeys(found), key=sentences.index) + limits
 
 
@@ -212,7 +208,7 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     if _ignores_groups(sentence, program.code, values):
         yield "groups"
     named_values = [(label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE]
-    named_values = [(label, one) for label, one in named_values if _word_for(sentence, one)]
+    named_values = [(label, one) for label, one in named_values if word_for(sentence, one)]
     if any(_ignores_value(program.code, label, one) for label, one in named_values):
         yield "value"
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
@@ -232,7 +228,7 @@ def _ignores_groups(sentence: str, code: str, categories: Iterable[str]) -> bool
     return any(each) and not IN_GROUPS.search(code)
 
 
-def _equal_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:
+def _equalcolumn_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each pair of consecutive statements that set two demanded values to the same expression."""
     for first, second in pairwise(program.statements):
         if isinstance(first, ast.Assign) and isinstance(second, ast.Assign):
@@ -273,41 +269,6 @@ def _only_counts_selected_rows(program: ParsedProgram) -> bool:
     counted = {id(one) for call in calls for one in call.args}
     counted |= {id(one.value) for one in program.nodes if isinstance(one, ast.Attribute) and one.attr == "shape"}
     return bool(selected) and selected <= counted
-
-
-def _labels(facts: Sequence[str]) -> list[str]:
-    """Return the labels of the columns that ``facts``, the descriptions of tables and files, list."""
-    listed = [column for text in facts for match in COLUMNS.finditer(text) for column in match[1].split(", ")]
-    labels = (column.rpartition(" ")[0].strip() for column in listed)
-    return list(filter(None, labels))
-
-
-def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each column whose distinct values the facts list, with these values as a text without line ends and
-    carriage returns. The text becomes a comment in a program, and Python ends a comment at either of them."""
-    for match in (match for text in facts for match in VALUES.finditer(text)):
-        yield match["label"], " ".join(match["values"].split())
-
-
-def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
-    """Return a statement for each value of a column that the question names in another form, which selects its rows:
-    ``app_errors = app[app['level'] == 'ERROR']``. ``table`` is the variable with the table."""
-    labels, lines = _labels(facts), {}
-    for label, value in ((label, value) for label, text in _values(facts) for value in text.split(", ")):
-        word = _word_for(question[:MAX_QUESTION], value) if label in labels and len(value) >= MIN_VALUE else ""
-        name = f"{table}_{word.lower()}"
-        # A value that ends with dots is the beginning of a longer one.
-        if word not in ("", value) and name.isidentifier() and not value.endswith("..."):
-            lines[name] = f"{name} = {table}[{table}[{label!r}] == {value!r}]\n"
-    return "".join(lines.values())
-
-
-def _word_for(text: str, value: str) -> str:
-    """Return the word of the text that is the value, also in another form: "errors" for ERROR, "viewed" for view.
-    Return an empty string if there is none."""
-    ending = "(?:e?s|e?d|ings?)?" if value.isalpha() else ""
-    match = re.search(rf"(?<![\w'./-]){re.escape(value)}{ending}(?![\w'/-]|\.\w)", text, re.IGNORECASE)
-    return match[0] if match else ""
 
 
 def _ignores_value(code: str, label: str, value: str) -> bool:

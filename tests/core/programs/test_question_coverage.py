@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.programs.question_coverage import select_named_values, uncovered_sentences
+from agent_kernel.core.programs.question_coverage import uncovered_sentences
 
 FACTS = [
     "Files: sales.csv: CSV read by pd.read_csv('sales.csv'), 240 rows x 4 columns: unit_price float64, price float64,"
@@ -174,18 +174,6 @@ def test_another_form_of_a_value_names_it_too_and_the_code_that_reads_the_file_d
 ) -> None:
     question = "Which part has the most errors?"
     assert uncovered_sentences(question, READS + code, LEVELS) == ([] if is_covered else [question])
-
-
-@pytest.mark.parametrize(
-    ("question", "code"),
-    [
-        ("Which part has the most errors?", "app_errors = app[app['level'] == 'ERROR']\n"),
-        ("How many with level ERROR?", ""),
-        ("Is terror a level?", ""),
-    ],
-)
-def test_the_rows_of_a_value_that_is_named_in_another_form_are_selected(question: str, code: str) -> None:
-    assert select_named_values(question, "app", LEVELS) == code
 
 
 def test_lines_of_json_are_read_without_a_use_of_their_columns() -> None:
