@@ -15,13 +15,12 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas, workbook_facts
+from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas
 from agent_kernel.core.file_facts.text_file import (
     JSON_LINES,
     MAX_COLUMNS,
     TABLES,
     TEXTS,
-    TYPED_ROWS,
     FileFacts,
     describe_file,
     describe_text_file,
@@ -29,6 +28,7 @@ from agent_kernel.core.file_facts.text_file import (
     read_head,
     shorten,
 )
+from agent_kernel.core.file_facts.workbook import MAX_SHEETS, WHOLE_SHEET, Sheet, workbook_facts
 from agent_kernel.notebook.draft.jail import readable_paths
 
 MAX_FILES = 3
@@ -135,9 +135,13 @@ def _workbook_facts(name: str, path: str) -> FileFacts | None:
             return None
     book = load_workbook(path, read_only=True, data_only=True)
     try:
-        read = book.worksheets[0].iter_rows(max_row=TYPED_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
-        rows = [list(row) for row in read]
-        width = max((at + 1 for row in rows for at, cell in enumerate(row) if cell not in (None, "")), default=0)
-        return workbook_facts(name, book.sheetnames, [row[:width] for row in rows])
+        sheets: dict[str, Sheet] = {}
+        for sheet in book.worksheets[:MAX_SHEETS]:
+            read = sheet.iter_rows(max_row=WHOLE_SHEET + 1, max_col=MAX_COLUMNS, values_only=True)
+            rows = [list(row) for row in read]
+            sheets[sheet.title] = Sheet(rows[:WHOLE_SHEET], len(rows) <= WHOLE_SHEET)
+        return workbook_facts(
+            name, sheets | {title: Sheet([], whole=False) for title in book.sheetnames if title not in sheets}
+        )
     finally:
         book.close()

@@ -15,10 +15,9 @@ from pathlib import Path
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
 from agent_kernel.core.events import Notice
-from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas, workbook_facts
+from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas
 from agent_kernel.core.file_facts.text_file import (
     LOGS,
-    TYPED_ROWS,
     bytes_to_read,
     describe_contents,
     extension_of,
@@ -27,6 +26,7 @@ from agent_kernel.core.file_facts.text_file import (
     log_facts,
     reads_by,
 )
+from agent_kernel.core.file_facts.workbook import Sheet, workbook_facts
 from agent_kernel.core.files import INPUT_PREVIEW_CHARS, INPUTS_PREVIEW_CHARS, File
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.session import SessionKey
@@ -51,6 +51,8 @@ NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
 FACTS_CHARS = 1_500
 """Maximum characters of the description of each file, in addition to its preview."""
 DESCRIBED = frozenset({"csv", "tsv", "json", "jsonl"}) | LOGS
+SHEET = re.compile(r"^\[sheet (?=[^\n]*\]\n)", re.MULTILINE)
+"""Matches the beginning of the line with the name of a sheet in the text of a workbook."""
 WORKBOOKS = frozenset({"xlsx", "xlsm"})
 BINARY_TABLES = WORKBOOKS | {"parquet"}
 READERS = {
@@ -296,11 +298,16 @@ def _describe_binary_table(name: str, text: str) -> str:
         first = text.partition("\n")[0].removeprefix("[").removesuffix("]")
         columns = (column.rpartition(" ") for column in first.partition(" columns: ")[2].split(", "))
         return join_contents(parquet_facts(name, first, ((label, kind) for label, _, kind in columns)))
-    lines = text.partition("\n\n[sheet ")[0].split("\n")
-    has_list = lines[0].startswith("[sheets: ")
-    sheets = lines[0].removeprefix("[sheets: " if has_list else "[sheet ").removesuffix("]")
-    rows = [line.split("\t") for line in lines[1 + has_list :][: TYPED_ROWS + 1]]
-    return join_contents(workbook_facts(name, [sheets], rows))
+    first = text.partition("\n")[0]
+    listed = first.removeprefix("[sheets: ").removesuffix("]").split(", ") if first.startswith("[sheets: ") else []
+    sheets: dict[str, Sheet] = {}
+    for section in SHEET.split(text)[1:]:
+        title, _, cells = section.partition("]\n")
+        rows = [line.split("\t") for line in cells.rstrip("\n").split("\n")]
+        # The document reader ends each sheet with an empty line.
+        sheets[title] = Sheet(rows, cells.endswith("\n\n"))
+    unread = {title: Sheet([], whole=False) for title in listed if title not in sheets}
+    return join_contents(workbook_facts(name, sheets | unread))
 
 
 def _how_code_reads(name: str) -> str:

@@ -195,17 +195,49 @@ def test_a_workbook_is_told_by_its_sheets_and_first_rows(here: Path) -> None:
         pd.DataFrame({"x": [1]}).to_excel(book, sheet_name="Notes")
     fact, *rows = describe_files("a.xlsx").splitlines()
     assert fact.startswith("a.xlsx: table read by pd.read_excel('a.xlsx'), ")
-    assert fact.endswith("('a.xlsx'), sheets: Prices, Notes")
-    assert rows == ["    tea,price", "    Assam,7.5", "    ,1", "    Sencha,12.9"]
+    assert fact.endswith("('a.xlsx'), 4 rows x 2 columns: tea str, price float64, sheets: Prices, Notes")
+    assert rows[:4] == ["    tea,price", "    Assam,7.5", "    ,1", "    Sencha,12.9"]
+    assert rows[4:] == ["    missing values: tea 1", "    sheet Notes: Unnamed: 0, x"]
 
 
 def test_the_rows_above_the_header_of_a_workbook_are_skipped(here: Path) -> None:
     table = pd.DataFrame([["Prices of 2025", None], [None, None], ["tea", "price"], ["Assam", 7.5], ["Sencha", 12.9]])
     table.to_excel("a.xlsx", index=False, header=False)
     fact, *rows = describe_files("a.xlsx").splitlines()
-    assert fact == "a.xlsx: table read by pd.read_excel('a.xlsx', skiprows=2), sheets: Sheet1"
+    columns = "2 rows x 2 columns: tea str, price float64, sheets: Sheet1"
+    assert fact == f"a.xlsx: table read by pd.read_excel('a.xlsx', skiprows=2), {columns}"
     assert rows == ["    tea,price", "    Assam,7.5", "    Sencha,12.9"]
     assert list(pd.read_excel("a.xlsx", skiprows=2).columns) == ["tea", "price"]
+
+
+@pytest.mark.parametrize("notes", [False, True])
+def test_sheets_with_the_same_columns_are_one_table_without_titles_and_totals(here: Path, *, notes: bool) -> None:
+    with pd.ExcelWriter("visits.xlsx") as book:
+        for month, days in (("Jan", 31), ("Feb", 28)):
+            rows: list[list[Any]] = [[f"Visits in {month}", None, None], ["day", "ward", "n"]]
+            rows += [[day, "AB"[day % 2], day] for day in range(1, days + 1)]
+            rows += [["Total", None, days * (days + 1) // 2]]
+            pd.DataFrame(rows).to_excel(book, sheet_name=month, index=False, header=False)
+        if notes:
+            pd.DataFrame({"from": ["Ada"]}).to_excel(book, sheet_name="Notes", index=False)
+    told = describe_files("a question about visits.xlsx")
+    assert "59 rows x 4 columns: sheet str, day int64, ward str, n int64, sheets: Jan, Feb" in told
+    assert "\n    sheet values: Jan, Feb\n" in told
+    names: dict[str, Any] = {"pd": pd}
+    exec(reading_lines("Which ward in visits.xlsx had most visits?", [f"Files: {told}"], []), names)
+    visits = names["visits"]
+    assert visits.groupby("sheet")["n"].sum().to_dict() == {"Jan": 496, "Feb": 406}
+    assert list(visits.columns) == ["sheet", "day", "ward", "n"]
+    assert visits.index.is_unique
+    assert visits["n"].dtype == "int64"
+
+
+def test_dates_that_are_text_in_a_workbook_are_read_as_dates(here: Path) -> None:
+    pd.DataFrame({"day": ["2024-01-05", "2024-02-07"], "n": [1, 2]}).to_excel("a.xlsx", index=False)
+    told = describe_files("a.xlsx")
+    assert "read by pd.read_excel('a.xlsx', parse_dates=['day']), 2 rows x 2 columns: day date, n int64" in told
+    pd.DataFrame({"day": pd.to_datetime(["2024-01-05", None]), "n": [1, 2]}).to_excel("a.xlsx", index=False)
+    assert "read by pd.read_excel('a.xlsx'), 2 rows x 2 columns: day date, n int64" in describe_files("a.xlsx")
 
 
 @pytest.mark.parametrize("name", ["My gifts.csv", "my_gifts.xlsx"])

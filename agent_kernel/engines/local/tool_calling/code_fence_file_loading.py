@@ -25,7 +25,7 @@ READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "loa
 """Names of the functions that read a file. ``json.load`` reads what ``open`` returns."""
 CONVERTERS = frozenset(
     {"read", "splitlines", "Series", "str", "extract", "dropna", "astype", "json_normalize", "DataFrame", "from_dict"}
-    | {"rename_axis", "reset_index", "to_dict"}
+    | {"rename_axis", "reset_index", "to_dict", "concat"}
 )
 """Names of the methods that make a list or a table of what was read."""
 LINES = ".splitlines()"
@@ -36,7 +36,7 @@ LOG_TABLE = re.compile(r"pd\.Series\((open\(.*?\)\.read\(\)\.splitlines\(\))\)\.
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset(
     {"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "date_format", "encoding", "lines", "how"}
-    | {"record_path", "meta", "orient"}
+    | {"record_path", "meta", "orient", "sheet_name", "skipfooter", "names", "drop"}
 )
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.Dict, ast.keyword)
 KIND = (
