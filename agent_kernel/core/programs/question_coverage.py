@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from agent_kernel.core.programs.answer_form import SLOT, slots_of
 from agent_kernel.core.programs.method_examples import QUARTER
-from agent_kernel.core.programs.program_edits import ParsedProgram, is_condition, is_label, letters_of
+from agent_kernel.core.programs.program_edits import ParsedProgram, is_column, is_condition, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
 from agent_kernel.core.programs.table_facts import MAX_QUESTION, MIN_VALUE, column_labels, column_values, word_for
 
@@ -66,6 +66,15 @@ METHODS = tuple(
             r"max|sort|ascending|nlargest|head|iloc|quantile|describe|>|mode\(|most_common|rank"
             r"|\A(?!.*(?:min\(|nsmallest))",
         ),
+        (
+            r"\b(?:fell|falls?|fallen|drop(?:s|ped)?|declined?|decreased?|lost|lose|shrank)\b[^.;?]{0,40}"
+            r"\b(?:most|largest|biggest|strongest)\b"
+            r"|\b(?:largest|biggest|strongest) (?:fall|drop|decline|decrease|loss)\b",
+            r"min|nsmallest|sort|ascending|tail|<|\A(?!.*(?:max|nlargest))",
+        ),
+        (r"\b(?:per|by|each|every|\d|four) quarters?\b|\bquarterly\b", r"quarter|['\"]Q|to_period|resample"),
+        (r"\b(?:per|by|each|every|which) weekday\b|\bday of the week\b", r"weekday|day_?of_?week|day_name|%[aAuw]"),
+        (r"\bhour of (?:the )?day\b", r"hour|%H"),
         (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
         (
             r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
@@ -150,14 +159,15 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
         return []
     labels, sentences = column_labels(facts), list(_sentences(question))
     values = {label: text for label, text in column_values(facts) if label in labels}
-    found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
     unused = [name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question)]
     unused += _unused_loop_variables(program)
+    program = _without_columns(program, unused)
+    found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
     words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}
     found += [sentence for sentence in sentences if words & set(WORD.findall(sentence.lower()))]
     wrong = dict.fromkeys(filter(None, (_column_without(node, values) for node in program.nodes)))
     limits = [f"{label!r} has only these values: {values[label]}"[:MAX_SENTENCE] for label in wrong]
-    limits += _equalcolumn_values(program, slots_of(question))
+    limits += _equal_values(program, slots_of(question))
     return sorted(dict.fromkeys(found), key=sentences.index) + limits
 
 
@@ -224,11 +234,15 @@ def _ignores_groups(sentence: str, code: str, categories: Iterable[str]) -> bool
     program computes it over all rows."""
     if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(code) and not BY_GROUP.search(code):
         return True
-    each = (re.search(rf"\b(?:each|every|per) {re.escape(name)}s?\b", sentence, re.IGNORECASE) for name in categories)
-    return any(each) and not IN_GROUPS.search(code)
+    each = [
+        name
+        for name in categories
+        if re.search(rf"\b(?:each|every|per|by) {re.escape(name)}s?\b", sentence, re.IGNORECASE)
+    ]
+    return bool(each) and not (IN_GROUPS.search(code) and all(_uses(code, name) for name in each))
 
 
-def _equalcolumn_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:
+def _equal_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:
     """Yield a sentence for each pair of consecutive statements that set two demanded values to the same expression."""
     for first, second in pairwise(program.statements):
         if isinstance(first, ast.Assign) and isinstance(second, ast.Assign):
@@ -338,6 +352,17 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
             later = (one for one in names if one.id == table and one.lineno > target.lineno)
             if constants == stored and all(id(one) in narrow for one in later):
                 yield label.strip("'\"")
+
+
+def _without_columns(program: ParsedProgram, labels: Collection[str]) -> ParsedProgram:
+    """Return the program without the computation of these columns, because what it only computes for a column that
+    nothing uses has no effect on the result."""
+    for node in program.nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node
+        label = ast.unparse(target.slice) if isinstance(target, ast.Subscript) and is_column(target) else ""
+        if isinstance(node, ast.Assign) and label.strip("'\"") in labels:
+            node.value = ast.Constant(None)
+    return ParsedProgram(ast.unparse(program.nodes[0])) if labels else program
 
 
 def _unused_loop_variables(program: ParsedProgram) -> Iterator[str]:

@@ -143,6 +143,7 @@ def test_a_program_must_use_the_column_of_a_category_that_the_question_names(cod
     [
         ("print((t['n'].std() / t['n'].mean()))", False),
         ("print(t.groupby('source')['n'].std() / t.groupby('source')['n'].mean())", True),
+        ("print(t.groupby('year')['n'].std())", False),
         ("for one in t['source'].unique():\n    print(t[t['source'] == one]['n'].std())", True),
     ],
 )
@@ -248,6 +249,21 @@ def test_two_demanded_values_are_not_the_same_expression() -> None:
             "Which city has the fewest rows?",
             "print(t['city'].value_counts().idxmax())",
             "print(t['city'].value_counts().idxmin())",
+        ),
+        (
+            "In which month did the price fall most?",
+            "print(m.pct_change().idxmax())",
+            "print(m.pct_change().idxmin())",
+        ),
+        (
+            "Show the 4 quarters of the year as columns.",
+            "print(t.pivot_table(columns='day'))",
+            "print(t.pivot_table(columns=t['day'].dt.quarter))",
+        ),
+        (
+            "Which city has the highest price?",
+            "t['sum'] = t['n'] * t['price']\nprint(t['city'].value_counts().idxmax())",
+            "t['sum'] = t['n'] * t['price']\nprint(t.groupby('city')['sum'].sum().idxmax())",
         ),
         (
             "Which sale has the highest price?",

@@ -111,7 +111,11 @@ COMPLAINS = re.compile(rf"\b(?:{CHANGE}|{COMPLAINT})\w*", re.IGNORECASE)
 RESULT_NAME = re.compile(
     r"\b(?:table|data ?frame|series|list|dict|array|variable|result)s? (?:called|named) [`'\"]?([A-Za-z_]\w*)"
     r"|\b(?:call|name) (?:it|them|this|that|the (?:result|table|data ?frame|list|series)) [`'\"]?([A-Za-z_]\w*)"
-    r"(?!\w|\.\w)",
+    r"(?!\w|\.\w)"
+    r"|\b(?:keep|save|store|assign|put)\s+(?:it|them|this|that|the \w+)\s+(?:as|in|into|to)\s+"
+    r"(?:(?:an? |the )?(?:variable|data ?frame|list|dict)\s+)?[`'\"]?"
+    r"(?!(?:an?|the|my|its?|one|memory|case|mind|place|text|csv|json|excel|png|pdf|disk|file|numbers?|percent)\b)"
+    r"([A-Za-z_]\w*)(?!\w|\.\w|/)",
     re.IGNORECASE,
 )
 """Finds the name that a question gives to a result."""
@@ -275,6 +279,24 @@ def misses_variable(code: str, question: str) -> bool:
     variable. False for code that cannot be parsed."""
     names = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
     return bool(names) and bool(parse_or_empty(code).body) and not names & names_set(code)
+
+
+def with_result_name(code: str, question: str) -> str:
+    """Return the code with a statement that sets the variable for the result to what the last statement prints or
+    displays, if the question gives the name of the variable and the code does not set it."""
+    names = [name for match in RESULT_NAME.finditer(question[:MAX_QUESTION]) for name in match.groups() if name]
+    program = ParsedProgram(code)
+    last = program.statements[-1] if program.statements else None
+    shown = last.value if isinstance(last, ast.Expr) else None
+    if isinstance(shown, ast.Call) and ast.unparse(shown.func) in ("print", "display"):
+        shown = shown.args[0] if len(shown.args) == 1 and not shown.keywords else None
+    if len(names) != 1 or not misses_variable(code, question) or last is None or shown is None:
+        return code
+    if isinstance(shown, ast.Constant | ast.JoinedStr) or ast.unparse(shown).startswith("plt."):
+        return code
+    (start, end), (first, after) = program.span(shown), program.span(last)
+    shows = f"{code[first:start]}{names[0]}{code[end:after]}"
+    return program.apply_edits([(first, after, f"{names[0]} = {program.source(shown)}\n{shows}")]) or code
 
 
 def names_set(code: str) -> set[str]:

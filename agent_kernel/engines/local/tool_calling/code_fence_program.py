@@ -21,6 +21,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_conversion,
     with_check,
     with_inclusive_bins,
+    with_result_name,
     without_unrelated_gaps,
     without_zeros_for_missing,
 )
@@ -31,6 +32,7 @@ REWRITES = (
     with_inclusive_bins,
     without_zeros_for_missing,
     without_unrelated_gaps,
+    with_result_name,
 )
 """Functions that correct a program by the text of the question."""
 MAX_CONVERSIONS = 2
