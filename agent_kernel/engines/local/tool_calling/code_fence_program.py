@@ -8,6 +8,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Usage
+from agent_kernel.core.programs.kept_variables import with_kept_variables
 from agent_kernel.core.programs.named_options import with_named_functions, with_named_options
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
@@ -91,6 +92,7 @@ async def write_program(
     code = rewrite_mistakes(code)
     for rewrite in REWRITES:
         code = rewrite(code, turn.question)
+    code = with_kept_variables(code, turn.question, turn.variables)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 
