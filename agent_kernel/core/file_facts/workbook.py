@@ -20,6 +20,7 @@ from agent_kernel.core.file_facts.text_file import (
     FileFacts,
     amounts_of,
     conversions_of,
+    key_columns,
     one_line,
     shorten,
     title_lines,
@@ -75,10 +76,10 @@ def workbook_facts(name: str, sheets: Mapping[str, Sheet]) -> FileFacts:
         reads = reads.replace("pd.", "pd.concat(pd.", 1)
         reads += f", names=[{label!r}]).reset_index({label!r}).reset_index(drop=True)"
         return _facts(name, reads, SheetTable([label, *first.labels], rows, (), whole), listed)
-    others = [
-        one_line(f"sheet {shorten(sheet)}: {', '.join(map(shorten, table.labels))}")
-        for sheet, table in list(tables.items())[1 : 1 + MAX_OTHERS]
-    ]
+    others = []
+    for sheet, table in list(tables.items())[1 : 1 + MAX_OTHERS]:
+        reads = reads_by_pandas(name, f"sheet_name={sheet!r}", *table.options)
+        others.append(one_line(f"sheet {shorten(sheet)} {reads}: {', '.join(map(shorten, table.labels))}"))
     facts = _facts(name, reads_by_pandas(name, *first.options), first, listed)
     return facts._replace(values=[*facts.values, *others])
 
@@ -98,7 +99,8 @@ def _facts(name: str, reads: str, table: SheetTable, listed: str) -> FileFacts:
     texts = [column if kind == "str" else [] for column, kind in zip(columns, kinds, strict=True)]
     numbers = [label for label, kind in zip(table.labels, kinds, strict=True) if kind in NUMBERS]
     conversions = conversions_of(name, table.labels, texts) + amounts_of(name, numbers)
-    return FileFacts("table", contents, first_lines, values, conversions)
+    keys = key_columns(name, table.labels, cells, kinds) if table.whole else None
+    return FileFacts("table", contents, first_lines, values, conversions, keys)
 
 
 def _is_date(cells: Sequence[Any]) -> bool:

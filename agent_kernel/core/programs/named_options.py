@@ -26,6 +26,12 @@ OPTION_WORDS = (
     (re.compile(r"\b(?:without|no)\b[^.;,\n]{0,20}\b(?:Yates|continuity)\b", re.IGNORECASE), ("correction", "False")),
 )
 """Words that name an option in another way."""
+ASKS_FOR_WEEKDAY = re.compile(
+    r"\b(?:which|what) (?:weekday|day of the week|day do)|\bon which (?:week)?days?\b", re.IGNORECASE
+)
+"""Finds a question whose answer is the name of a weekday."""
+WEEKDAY = re.compile(r"\.dt\.(?:weekday|dayofweek|day_of_week)\b(?!\]?\)* ?(?:[<>=!]|\.isin|\.map|\.replace))")
+"""Matches the numbers of weekdays of a column, unless they are compared with numbers or replaced by names."""
 
 
 def with_named_functions(code: str, question: str) -> str:
@@ -66,3 +72,11 @@ def with_named_options(code: str, question: str) -> str:
             elif isinstance(given[name], ast.Constant) and program.source(given[name]) != value:
                 edits.append((*program.span(given[name]), value))
     return program.apply_edits(edits) or code
+
+
+def with_weekday_names(code: str, question: str) -> str:
+    """Return the code with the names of weekdays in place of their numbers, if the question asks for a weekday. A small
+    model often gives 0 or 1 the name of a wrong day."""
+    has_list_of_names = re.search(r"[\[{(] *(?:0: *)?['\"]Mon(?:day)?['\"]", code)
+    is_asked = ASKS_FOR_WEEKDAY.search(question) and not has_list_of_names
+    return WEEKDAY.sub(".dt.day_name()", code) if is_asked else code

@@ -74,6 +74,12 @@ METHODS = tuple(
         ),
         (r"\b(?:per|by|each|every|\d|four) quarters?\b|\bquarterly\b", r"quarter|['\"]Q|to_period|resample"),
         (r"\b(?:per|by|each|every|which) weekday\b|\bday of the week\b", r"weekday|day_?of_?week|day_name|%[aAuw]"),
+        (
+            r"\bfit (?:a |an )?(?:straight |linear )?(?:line|regression|model)"
+            r"|\b(?:linear )?regression\b|\bslope\b|\btrend line\b",
+            r"polyfit|linregress|Regression|OLS|ols\(|lstsq|cov|curve_fit|\.fit\(|regplot|lmplot|corr",
+        ),
+        (r"\b(?:mean|average|avg|median)\b", r"\A(?!.*\]\.value_counts\(\)\.(?:idx|index|head|nlargest))"),
         (r"\bhour of (?:the )?day\b", r"hour|%H"),
         (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
         (

@@ -14,6 +14,7 @@ import pytest
 
 from agent_kernel.core.file_facts.text_file import MAX_CHARS, WHOLE_BYTES
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
+from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge
 from agent_kernel.notebook.turn.file_previews import MAX_WORKBOOK_BYTES, complete_file, describe_files
 from tests.notebook.notebook import Notebook
 
@@ -197,7 +198,14 @@ def test_a_workbook_is_told_by_its_sheets_and_first_rows(here: Path) -> None:
     assert fact.startswith("a.xlsx: table read by pd.read_excel('a.xlsx'), ")
     assert fact.endswith("('a.xlsx'), 4 rows x 2 columns: tea str, price float64, sheets: Prices, Notes")
     assert rows[:4] == ["    tea,price", "    Assam,7.5", "    ,1", "    Sencha,12.9"]
-    assert rows[4:] == ["    missing values: tea 1", "    sheet Notes: Unnamed: 0, x"]
+    other = "    sheet Notes read by pd.read_excel('a.xlsx', sheet_name='Notes'): Unnamed: 0, x"
+    assert rows[4:] == ["    missing values: tea 1", other]
+    facts = [f"Files: {describe_files('a.xlsx')}"]
+    assert reading_lines("What is in a.xlsx?", facts, []) == "a = pd.read_excel('a.xlsx')\n"
+    notes = "notes = pd.read_excel('a.xlsx', sheet_name='Notes')\n"
+    assert reading_lines("What do the notes of a.xlsx say?", facts, []) == notes
+    both = reading_lines("Compare the prices and notes in a.xlsx.", facts, [])
+    assert both == "a = pd.read_excel('a.xlsx')\n" + notes
 
 
 def test_the_rows_above_the_header_of_a_workbook_are_skipped(here: Path) -> None:
@@ -230,6 +238,38 @@ def test_sheets_with_the_same_columns_are_one_table_without_titles_and_totals(he
     assert list(visits.columns) == ["sheet", "day", "ward", "n"]
     assert visits.index.is_unique
     assert visits["n"].dtype == "int64"
+
+
+def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> None:
+    pd.DataFrame({"recipe": ["a", "a", "b"], "item": ["rice ", "peas", "rice"], "grams": [50, 20, 10]}).to_csv(
+        "my recipes.csv", index=False
+    )
+    pd.DataFrame({"name": ["Rice", "Peas", "Salt"], "price": [1.5, 2.0, 9.0]}).to_csv("prices.csv", index=False)
+    told = describe_files("What does each recipe of my recipes.csv cost by prices.csv?")
+    *_, fact = told.splitlines()
+    assert fact.startswith("my_recipes and prices have common values. Merge them first: merged = my_recipes.assign(")
+    code = "my_recipes = pd.read_csv('my recipes.csv')\nprices = pd.read_csv('prices.csv')\n"
+    missing = find_missing_merge(code + "print((my_recipes['grams'] * prices['price']).sum())", [told])
+    assert missing is not None
+    names: dict[str, Any] = {"pd": pd}
+    exec(code + missing.line, names)
+    assert names["merged"]["price"].to_list() == [1.5, 2.0, 1.5]
+    for other in ("m = my_recipes.merge(prices)", "print(my_recipes['grams'].sum(), prices['price'].mean())"):
+        assert find_missing_merge(code + other, [told]) is None
+
+
+def test_repeated_rows_of_a_key_are_merged_once_and_numbers_need_equal_names(here: Path) -> None:
+    pd.DataFrame({"StudentID": [1, 2, 2], "points": [5, 6, 7]}).to_csv("exam.csv", index=False)
+    pd.DataFrame({"student_id": [1, 2, 2, 3], "school": ["A", "B", "B", "A"], "points": [1, 2, 2, 3]}).to_csv(
+        "students.csv", index=False
+    )
+    fact = describe_files("exam.csv and students.csv").splitlines()[-1]
+    names: dict[str, Any] = {"exam": pd.read_csv("exam.csv"), "students": pd.read_csv("students.csv")}
+    exec(fact.partition("Merge them first: ")[2], names)
+    assert names["merged"]["school"].to_list() == ["A", "B", "B"]
+    assert names["merged"]["points"].to_list() == [5, 6, 7]
+    pd.DataFrame({"n": [1, 2, 3]}).to_csv("other.csv", index=False)
+    assert "common values" not in describe_files("exam.csv and other.csv")
 
 
 def test_dates_that_are_text_in_a_workbook_are_read_as_dates(here: Path) -> None:

@@ -309,7 +309,8 @@ async def test_a_workbook_is_described_by_its_sheets_and_first_rows(files: FileR
     reads = "read by pd.read_excel('my_book.xlsx', skiprows=2), "
     reads += "2000 rows x 2 columns: name str, pay str, sheets: Staff, Notes\n"
     head = "    name,pay\n    n0,€ 1,250.00\n    n1,€ 1,250.00\n    n2,€ 1,250.00\n"
-    head += "    pay values: € 1,250.00\n    sheet Notes: x\nmy_book['pay'] "
+    head += "    pay values: € 1,250.00\n"
+    head += "    sheet Notes read by pd.read_excel('my_book.xlsx', sheet_name='Notes'): x\nmy_book['pay'] "
     assert f"the person calls it my book.xlsx), {reads}{head}" in text
     names: dict[str, Any] = {"pd": pd, "my_book": pd.read_excel(workdir / "s" / "my_book.xlsx", skiprows=2)}
     exec(text.partition("Convert it first: ")[2].splitlines()[0], names)

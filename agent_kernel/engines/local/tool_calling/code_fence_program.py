@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Usage
 from agent_kernel.core.programs.kept_variables import with_kept_variables
-from agent_kernel.core.programs.named_options import with_named_functions, with_named_options
+from agent_kernel.core.programs.named_options import with_named_functions, with_named_options, with_weekday_names
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
@@ -17,6 +17,7 @@ from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
 from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unset_values, with_printed_values
+from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_amounts,
     find_missing_conversion,
@@ -30,6 +31,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
 REWRITES = (
     with_named_functions,
     with_named_options,
+    with_weekday_names,
     with_inclusive_bins,
     without_zeros_for_missing,
     without_unrelated_gaps,
@@ -61,11 +63,11 @@ async def write_program(
 ) -> DecodedProgram:
     """Decode one program, which begins with the lines ``reading``, and complete it.
 
-    If the program lacks the conversion of a column, or the computation of amounts, that the hidden context of
-    ``turn`` asks for, that line is added before it; the model writes the rest again, unless the program already
-    uses the name that the line sets. If the program ignores sentences of the question, the model writes it again
-    after these sentences as comments. If it prints a demanded value from a variable that is not set anywhere, the
-    model writes the line that sets the variable.
+    If the program lacks the merge of two tables, the conversion of a column, or the computation of amounts, that the
+    hidden context of ``turn`` asks for, that line is added before it; the model writes the rest again, unless the
+    program already uses the name that the line sets. If the program ignores sentences of the question, the model writes
+    it again after these sentences as comments. If it prints a demanded value from a variable that is not set anywhere,
+    the model writes the line that sets the variable.
     If the question has an example of what a function should return, a line that checks the example is added."""
     program = await _converted_program(prompt, reading, turn, decoding, completer)
     omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
@@ -99,7 +101,7 @@ async def write_program(
 async def _converted_program(
     prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
 ) -> DecodedProgram:
-    """Decode one program, and add the conversions of columns that it lacks."""
+    """Decode one program, and add the merge of its tables and the conversions of columns that it lacks."""
     spent = Usage()
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
@@ -107,8 +109,10 @@ async def _converted_program(
         finish = await _decode_program(completion, decoding, completer, forced=forced)
         spent += completion.usage
         code = reading + _without_indent(completion.text)
-        conversion = find_missing_conversion(code, turn.hidden) or find_missing_amounts(
-            code, turn.hidden, turn.question
+        conversion = (
+            find_missing_merge(code, turn.hidden)
+            or find_missing_conversion(code, turn.hidden)
+            or find_missing_amounts(code, turn.hidden, turn.question)
         )
         if conversion is None or finish != "stop" or attempt == MAX_CONVERSIONS:
             break
