@@ -44,7 +44,7 @@ def with_kept_variables(code: str, question: str, variables: Collection[str]) ->
         if isinstance(statement, ast.Assign) and not _is_changed_later(program, statement, name):
             new = _free_name(f"{name}_selected", program)
             target, after = program.span(statement.targets[0]), program.span(statement)[1]
-            edits = [(*target, new), *_renamed(code, name, new, after)]
+            edits = [(*target, new), *_rename_edits(code, name, new, after)]
             code = program.apply_edits(edits) or code
     return code
 
@@ -77,7 +77,7 @@ def _is_changed_later(program: ParsedProgram, statement: ast.Assign, name: str) 
     return False
 
 
-def _renamed(code: str, name: str, new: str, after: int) -> Iterator[Edit]:
+def _rename_edits(code: str, name: str, new: str, after: int) -> Iterator[Edit]:
     """Yield edits that rename the variable after the position ``after``, also in the fields of f-strings, which the
     tokens of Python before 3.12 have as one text."""
     starts = [0]
