@@ -10,6 +10,7 @@ another way than their author means. Few of these statements raise an error. The
 - ``groupby('a')['b', 'c']`` raises an error since pandas 2: several columns are named in a list.
 - No date equals a whole number: ``t['day'] == 2017`` is true of no row.
 - ``[t[t['a'] == one]['b'] for one in t['a']]`` has each group as often as the group has rows.
+- ``speed_kmh = t['km'] / t['duration_min']`` is a speed in kilometres per minute.
 
 ``statistics_mistakes`` has the rules for statistical tests, counts and coefficients.
 """
@@ -17,6 +18,7 @@ another way than their author means. Few of these statements raise an error. The
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from agent_kernel.core.programs import statistics_mistakes
@@ -34,6 +36,13 @@ from agent_kernel.core.programs.program_edits import (
 
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
 """Methods of a column whose argument ``inplace`` has no effect on its table."""
+PER_HOUR = re.compile(r"(?:_|\b)(?:kmh|km_h|kph|mph|per_h(?:our)?)\b|kmh$", re.IGNORECASE)
+"""Finds the unit in the name of a value per hour."""
+SHORT_TIMES = (
+    (re.compile(r"(?:_|\b)min(?:ute)?s?(?:_|\b)", re.IGNORECASE), 60),
+    (re.compile(r"(?:_|\b)s(?:ec(?:ond)?s?)?(?:_|\b)", re.IGNORECASE), 3600),
+)
+"""Patterns for the unit in the name of a duration, with the number of these units in an hour."""
 COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 
@@ -52,6 +61,7 @@ def rewrite_mistakes(code: str) -> str:
         _row_of_extreme,
         _columns_of_groups,
         _each_group_once,
+        _values_per_hour,
         *statistics_mistakes.RULES,
     )
     return apply_all(code, rules)
@@ -196,6 +206,20 @@ def _each_group_once(program: ParsedProgram) -> Iterator[Edit]:
             selects = f"{ast.unparse(loop.iter)} == {ast.unparse(loop.target)}"
             if any(isinstance(one, ast.Compare) and ast.unparse(one) == selects for one in ast.walk(node)):
                 yield (program.span(loop.iter)[1],) * 2 + (".unique()",)
+
+
+def _values_per_hour(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that convert the duration by which a value per hour is divided, if its name says that it is in
+    minutes or seconds and the statement converts nothing."""
+    for target, value in program.assignments:
+        name = ast.unparse(target.slice).strip("'\"") if is_column(target) else ast.unparse(target)
+        if not PER_HOUR.search(name) or not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Div):
+            continue
+        duration = value.right
+        label = ast.unparse(duration.slice).strip("'\"") if is_column(duration) else ""
+        factor = next((factor for unit, factor in SHORT_TIMES if unit.search(label)), 0)
+        if factor and not re.search(r"\b(?:60|3600)\b", ast.unparse(value)):
+            yield (*program.span(duration), f"({program.source(duration)} / {factor})")
 
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:

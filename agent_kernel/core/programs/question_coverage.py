@@ -365,7 +365,7 @@ def _without_columns(program: ParsedProgram, labels: Collection[str]) -> ParsedP
     nothing uses has no effect on the result."""
     for node in program.nodes:
         target = node.targets[0] if isinstance(node, ast.Assign) else node
-        label = ast.unparse(target.slice) if isinstance(target, ast.Subscript) and is_column(target) else ""
+        label = ast.unparse(target.slice) if is_column(target) else ""
         if isinstance(node, ast.Assign) and label.strip("'\"") in labels:
             node.value = ast.Constant(None)
     return ParsedProgram(ast.unparse(program.nodes[0])) if labels else program

@@ -154,3 +154,17 @@ def test_the_row_of_an_extreme_value_is_selected_by_its_label() -> None:
 )
 def test_a_loop_over_groups_selects_each_group_once(code: str, meant: str) -> None:
     assert rewrite_mistakes(code) == meant
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("t['speed_kmh'] = t['km'] / t['duration_min']", "t['speed_kmh'] = t['km'] / (t['duration_min'] / 60)"),
+        ("mph = t['miles'] / t['seconds']", "mph = t['miles'] / (t['seconds'] / 3600)"),
+        ("t['speed_kmh'] = t['km'] / t['hours']", "t['speed_kmh'] = t['km'] / t['hours']"),
+        ("t['speed_kmh'] = 60 * t['km'] / t['min']", "t['speed_kmh'] = 60 * t['km'] / t['min']"),
+        ("t['pace'] = t['km'] / t['min']", "t['pace'] = t['km'] / t['min']"),
+    ],
+)
+def test_a_value_per_hour_is_divided_by_hours(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
