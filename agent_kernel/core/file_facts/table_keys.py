@@ -14,8 +14,8 @@ MIN_COMMON = 0.5
 """Minimum share of the distinct values of a column that the key must have too. Some rows may lack a partner."""
 MIN_KEYS = 2
 """Minimum number of distinct values of a key."""
-MERGED = "merged"
-"""Name of the variable for the merged table."""
+MERGED = "_merged"
+"""Ending of the name of the variable for the merged table."""
 
 
 class KeyColumns(NamedTuple):
@@ -60,9 +60,9 @@ def describe_merge(tables: Sequence[KeyColumns]) -> str:
         labels |= set(merge.other.labels)
         joined.append(merge.other.table)
         waiting += merges[merge.other.table]
-    if "\\" in expression or MERGED in joined:
+    if "\\" in expression:
         return ""
-    return f"{' and '.join(joined)} have common values. Merge them first: {MERGED} = {expression}"
+    return f"{' and '.join(joined)} have common values. Merge them first: {start.table}{MERGED} = {expression}"
 
 
 def _merge_call(merge: Merge, labels: set[str]) -> str:

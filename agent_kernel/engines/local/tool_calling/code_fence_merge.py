@@ -14,7 +14,8 @@ from agent_kernel.core.programs.syntax_tree import names_in, parse_or_empty
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import MissingLine
 
 FACT = re.compile(
-    r"^(?P<tables>[A-Za-z_]\w*(?: and [A-Za-z_]\w*)+) have common values\. Merge them first: (?P<line>merged = \S.*)$",
+    r"^(?P<tables>[A-Za-z_]\w*(?: and [A-Za-z_]\w*)+) have common values\. Merge them first: "
+    r"(?P<line>(?P<merged>\w+_merged) = \S.*)$",
     re.MULTILINE,
 )
 """Matches the line that states how code merges tables."""
@@ -37,8 +38,8 @@ def find_missing_merge(code: str, hidden: Sequence[str]) -> MissingLine | None:
         is_read = all(re.search(rf"^{table} = ", code, re.MULTILINE) for table in tables)
         if not is_read or not _only_merges(fact["line"], tables):
             continue
-        if "merged" in names_in(code):
-            is_set = re.search(r"^merged = ", code, re.MULTILINE)
+        if fact["merged"] in names_in(code):
+            is_set = re.search(rf"^{fact['merged']} = ", code, re.MULTILINE)
             return None if is_set else MissingLine(f"{fact['line']}\n", is_named=True)
         merges = re.search(r"\bmerge\b|\bjoin\(", code)
         misaligns = not merges and any(_combined_columns(program, tables))
@@ -77,4 +78,8 @@ def _only_merges(line: str, tables: Sequence[str]) -> bool:
     nodes = list(ast.walk(parse_or_empty(line)))
     names = {node.id for node in nodes if isinstance(node, ast.Name)}
     methods = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
-    return all(isinstance(node, NODES) for node in nodes) and names <= {*tables, "merged", "t"} and methods <= METHODS
+    return (
+        all(isinstance(node, NODES) for node in nodes)
+        and names <= {*tables, f"{tables[0]}_merged", "t"}
+        and methods <= METHODS
+    )

@@ -7,7 +7,7 @@ import pytest
 from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge
 
 READS = "sales = pd.read_csv('sales.csv')\ngoods = pd.read_csv('goods.csv')\n"
-LINE = "merged = sales.merge(goods.drop_duplicates('id'), left_on='good', right_on='id', how='left')"
+LINE = "sales_merged = sales.merge(goods.drop_duplicates('id'), left_on='good', right_on='id', how='left')"
 FACTS = [f"Files: sales.csv: CSV read by ...\nsales and goods have common values. Merge them first: {LINE}"]
 
 
@@ -20,7 +20,7 @@ FACTS = [f"Files: sales.csv: CSV read by ...\nsales and goods have common values
         ("print(sales['n'].sum(), goods['price'].mean())", False),
         ("print(sales[sales['good'].isin(goods['id'])])", False),
         ("both = pd.merge(sales, goods)\nprint(both['n'] * both['price'])", False),
-        ("print(merged['n'].sum())", True),
+        ("print(sales_merged['n'].sum())", True),
     ],
 )
 def test_a_program_that_combines_two_tables_without_their_merge_gets_it(code: str, is_missing: bool) -> None:
@@ -35,10 +35,10 @@ def test_a_file_that_the_program_does_not_read_is_not_merged() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "merged = sales.merge(goods.drop_duplicates(open('x').read()), on='id')",
-        "merged = __import__('os').system('id')",
-        "merged = sales.merge(goods.to_pickle('x'), on='id')",
-        "merged = sales.merge(other, on='id')",
+        "sales_merged = sales.merge(goods.drop_duplicates(open('x').read()), on='id')",
+        "sales_merged = __import__('os').system('id')",
+        "sales_merged = sales.merge(goods.to_pickle('x'), on='id')",
+        "sales_merged = sales.merge(other, on='id')",
     ],
 )
 def test_only_a_line_that_does_nothing_but_merge_these_tables_is_added(line: str) -> None:
