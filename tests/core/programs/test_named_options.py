@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.programs.named_options import with_named_functions, with_named_options, with_weekday_names
+from agent_kernel.core.programs.named_options import (
+    with_named_functions,
+    with_named_options,
+    with_summed_column,
+    with_weekday_names,
+)
 
 
 def test_functions_of_scipy_that_the_question_names_are_used() -> None:
@@ -55,3 +60,25 @@ def test_an_option_that_the_question_names_is_passed(code: str, question: str, m
 )
 def test_a_weekday_has_its_name(question: str, code: str, expected: str | None) -> None:
     assert with_weekday_names(code, question) == (code if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        (
+            "which shop sold the most units?",
+            "n = t['shop'].value_counts()\nprint(n.idxmax(), n.max())",
+            "n = t.groupby('shop')['units'].sum().sort_values(ascending=False)\nprint(n.idxmax(), n.max())",
+        ),
+        ("which shop sold most often?", "n = t['shop'].value_counts()\nprint(n.idxmax())", None),
+        (
+            "which shop sold the most units, and how many sales has it?",
+            "n = t.groupby('shop')['units'].sum()\nprint(n.idxmax(), t['shop'].value_counts())",
+            None,
+        ),
+        ("what are the most units?", "print(t['units'].value_counts())", None),
+    ],
+)
+def test_most_of_a_column_is_a_sum_and_not_a_number_of_rows(question: str, code: str, expected: str | None) -> None:
+    facts = ["Files: s.csv: CSV read by pd.read_csv('s.csv'), 9 rows x 2 columns: shop str, units int64"]
+    assert with_summed_column(code, question, facts) == (code if expected is None else expected)

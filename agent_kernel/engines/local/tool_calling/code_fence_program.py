@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Usage
 from agent_kernel.core.programs.kept_variables import with_kept_variables
-from agent_kernel.core.programs.named_options import with_named_functions, with_named_options, with_weekday_names
+from agent_kernel.core.programs.named_options import (
+    with_named_functions,
+    with_named_options,
+    with_summed_column,
+    with_weekday_names,
+)
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
@@ -101,7 +106,7 @@ async def write_program(
 async def _converted_program(
     prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
 ) -> DecodedProgram:
-    """Decode one program, and add the merge of its tables and the conversions of columns that it lacks."""
+    """Decode one program, and add the merge of its tables and the conversions and sums of columns that it lacks."""
     spent = Usage()
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
@@ -120,7 +125,7 @@ async def _converted_program(
             code = reading + conversion.line + code.removeprefix(reading)
             break
         reading += conversion.line
-    return DecodedProgram(code, finish, spent)
+    return DecodedProgram(with_summed_column(code, turn.question, turn.hidden), finish, spent)
 
 
 async def _decode_program(
