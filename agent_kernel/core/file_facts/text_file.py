@@ -86,12 +86,6 @@ def describe_file(name: str, facts: FileFacts) -> str:
     return _join(first, [*facts.first_lines, *facts.values], facts.conversions)
 
 
-def describe_contents(name: str, head: FileHead) -> str:
-    """Describe a file as ``describe_file`` does, without its name, its format and its first lines; an empty string
-    for an empty table."""
-    return join_contents(text_file_facts(name, head)._replace(first_lines=()))
-
-
 def join_contents(facts: FileFacts) -> str:
     """Return the facts about a file without its name and format, in at most MAX_CHARS characters."""
     return _join(facts.contents, [*facts.first_lines, *facts.values], facts.conversions) if facts.contents else ""

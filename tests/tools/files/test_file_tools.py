@@ -317,6 +317,18 @@ async def test_a_workbook_is_described_by_its_sheets_and_first_rows(files: FileR
     assert names["pay_number"].sum() == 2_000 * 1_250
 
 
+async def test_files_with_a_common_key_are_described_with_their_merge(files: FileRegistry, workdir: Path) -> None:
+    orders = await brought(files, "orders.csv", b"id,customer\n1,Ada\n2,Bob\n3,Ada\n")
+    people = await brought(
+        files, "people.xlsx", documents.workbook({"P": [["name", "city"], ["Ada", "Rome"], ["Bob", "Oslo"]]})
+    )
+    text, _, _ = await offer_files(files, workdir, orders.id, people.id)
+    merge = (
+        "orders_merged = orders.merge(people.drop_duplicates('name'), left_on='customer', right_on='name', how='left')"
+    )
+    assert text.endswith(f"\norders and people have common values. Merge them first: {merge}")
+
+
 async def test_a_parquet_file_is_described_by_its_columns(files: FileRegistry, workdir: Path) -> None:
     table = await brought(files, "t.parquet", documents.parquet(500))
     text, _, _ = await offer_files(files, workdir, table.id)
