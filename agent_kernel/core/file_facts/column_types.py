@@ -13,7 +13,7 @@ DATE = re.compile(
     rf"|\d{{4}}/\d\d/\d\d|\d\d?[ -]{MONTH}[ -]\d{{4}}|{MONTH} \d\d?,? \d{{4}}"
 )
 """Matches a date that pandas recognises without being told its form."""
-DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d\d:\d\d(?::\d\d)?)?")
+DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d?\d:\d\d(?::\d\d)?(?: [AaPp][Mm])?)?")
 """Matches a date that begins with the day. For dates with slashes it is certain that the day comes first only if at
 least one of the days is above 12."""
 DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")

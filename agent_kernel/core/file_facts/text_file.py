@@ -28,6 +28,7 @@ from agent_kernel.core.file_facts.column_types import (
 from agent_kernel.core.file_facts.json_table import JsonTable, json_lines_table, json_table
 from agent_kernel.core.file_facts.log_lines import log_table
 from agent_kernel.core.file_facts.row_amounts import describe_amount
+from agent_kernel.core.file_facts.table_keys import KeyColumns
 from agent_kernel.core.file_facts.text_columns import describe_conversion, pandas_names
 
 HEAD_BYTES = 64 * 1024
@@ -68,19 +69,15 @@ class FileHead(NamedTuple):
 class FileFacts(NamedTuple):
     """What the beginning of a file tells. ``contents`` says how code reads the file, and names the columns, keys or
     number of lines; it is empty if there is nothing to read. ``values`` are lines with the categories and the missing
-    values of a table, and ``conversions`` describe the columns that code must convert."""
+    values of a table, and ``conversions`` describe the columns that code must convert. ``keys`` are the columns by
+    which the table may belong to another one."""
 
     format: str
     contents: str
     first_lines: Sequence[str] = ()
     values: Sequence[str] = ()
     conversions: Sequence[str] = ()
-
-
-def describe_text_file(name: str, head: FileHead, prompt: str = "") -> str:
-    """Describe a file with the beginning ``head`` in at most MAX_CHARS characters. ``name`` is the name by which code
-    opens it; its extension says which format it has."""
-    return describe_file(name, _facts_of(name, head, prompt))
+    keys: KeyColumns | None = None
 
 
 def describe_file(name: str, facts: FileFacts) -> str:
@@ -89,18 +86,14 @@ def describe_file(name: str, facts: FileFacts) -> str:
     return _join(first, [*facts.first_lines, *facts.values], facts.conversions)
 
 
-def describe_contents(name: str, head: FileHead) -> str:
-    """Describe a file as ``describe_text_file`` does, without its name, its format and its first lines; an empty string
-    for an empty table."""
-    return join_contents(_facts_of(name, head, "")._replace(first_lines=()))
-
-
 def join_contents(facts: FileFacts) -> str:
     """Return the facts about a file without its name and format, in at most MAX_CHARS characters."""
     return _join(facts.contents, [*facts.first_lines, *facts.values], facts.conversions) if facts.contents else ""
 
 
-def _facts_of(name: str, head: FileHead, prompt: str) -> FileFacts:
+def text_file_facts(name: str, head: FileHead, prompt: str = "") -> FileFacts:
+    """Return the facts about a file with the beginning ``head``. ``name`` is the name by which code opens it; its
+    extension says which format it has. ``prompt`` is the question about it."""
     extension = extension_of(name)
     return _table_facts(name, head) if extension in TABLES else _text_facts(name, head, prompt, extension)
 
@@ -184,7 +177,8 @@ def _table_facts(name: str, head: FileHead) -> FileFacts:
     contents = one_line(f"{reads}, {count}{len(rows[0])} columns: {described}{more}")
     # Only of a table that is read to its end are all values known.
     values = describe_values(columns, complete, kinds) if head.whole else []
-    return FileFacts("CSV", contents, [*map(one_line, first_lines)], [*map(one_line, values)], conversions)
+    keys = key_columns(name, columns, complete, kinds) if head.whole else None
+    return FileFacts("CSV", contents, [*map(one_line, first_lines)], [*map(one_line, values)], conversions, keys)
 
 
 def separator_of(lines: Sequence[str]) -> str:
@@ -336,6 +330,18 @@ def amounts_of(name: str, numbers: Sequence[Any]) -> list[str]:
     the columns with numbers. The line calls the table as ``conversions_of`` does."""
     table = _table_name(name)
     return list(filter(None, [describe_amount(table, numbers) if table else ""]))
+
+
+def key_columns(
+    name: str, columns: Sequence[str], cells: Sequence[Sequence[str]], kinds: Sequence[str]
+) -> KeyColumns | None:
+    """Return the columns of a file by which it may belong to another one. ``cells`` has all cells of each column, and
+    ``kinds`` has the types of the columns."""
+    may_be_keys = {
+        label: one for label, one, kind in zip(columns, cells, kinds, strict=True) if kind in ("str", "int64")
+    }
+    table = _table_name(name)
+    return KeyColumns(table, columns, may_be_keys) if table and may_be_keys else None
 
 
 def _table_name(name: str) -> str:

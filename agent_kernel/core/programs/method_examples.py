@@ -49,6 +49,24 @@ EXAMPLES = tuple(
         ),
         (r"\bone-hot\b|\bdummy variables?\b", "X = pd.get_dummies(t[['a', 'b']], columns=['b'], drop_first=True)"),
         (r"\bweekends?\b", "is_weekend = dates.dt.dayofweek >= 5"),
+        (
+            r"\b(?:hour|day|date|reading|timestamp|month|week)\w*\s+(?:\w+\s+)?(?:is|are|was|were)\s+(?:missing|absent)\b"
+            r"|\bmissing\b[^.?\n]{0,9}\b(?:hour|day|date|reading|timestamp|month|week)s\b",
+            "missing = pd.date_range(dates.min(), dates.max(), freq='D').difference(dates); len(missing)",
+        ),
+        (
+            r"\b(?:longest|largest|biggest|average|mean|median) (?:gap|pause|break|time|interval) between\b",
+            "gaps = dates.sort_values().diff(); gaps.max(); gaps.mean(); dates.sort_values()[gaps.idxmax()]",
+        ),
+        (
+            r"\bstraight line\b|\btrend ?line\b|\bslope\b",
+            "pairs = t[['a', 'b']].dropna(); slope, intercept = np.polyfit(pairs['a'], pairs['b'], 1)",
+        ),
+        (
+            r"\b(?:fell|falls?|drop(?:s|ped)?|declined?|decreased?|lost|largest (?:fall|drop|decline|decrease))\b"
+            r"(?=[\s\S]*\b(?:most|month|year|week|day|quarter)\b)",
+            "change = monthly.pct_change(); change.idxmin(), change.min()",
+        ),
         (QUARTER, "is_third = dates.dt.quarter == 3"),
     )
 )

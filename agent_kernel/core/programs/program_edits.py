@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 from agent_kernel.core.programs.syntax_tree import parse
 
@@ -117,7 +117,7 @@ def letters_of(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).casefold()
 
 
-def is_column(node: ast.expr) -> bool:
+def is_column(node: ast.AST) -> TypeGuard[ast.Subscript]:
     """Return whether the expression selects a column of a variable: ``t['a']``."""
     return isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and is_label(node.slice)
 

@@ -9,6 +9,8 @@ another way than their author means. Few of these statements raise an error. The
 - ``t[t['a'].idxmax()]`` looks for a column, although ``idxmax`` returns the label of a row.
 - ``groupby('a')['b', 'c']`` raises an error since pandas 2: several columns are named in a list.
 - No date equals a whole number: ``t['day'] == 2017`` is true of no row.
+- ``[t[t['a'] == one]['b'] for one in t['a']]`` has each group as often as the group has rows.
+- ``speed_kmh = t['km'] / t['duration_min']`` is a speed in kilometres per minute.
 
 ``statistics_mistakes`` has the rules for statistical tests, counts and coefficients.
 """
@@ -16,6 +18,7 @@ another way than their author means. Few of these statements raise an error. The
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from agent_kernel.core.programs import statistics_mistakes
@@ -33,6 +36,13 @@ from agent_kernel.core.programs.program_edits import (
 
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
 """Methods of a column whose argument ``inplace`` has no effect on its table."""
+PER_HOUR = re.compile(r"(?:_|\b)(?:kmh|km_h|kph|mph|per_h(?:our)?)\b|kmh$", re.IGNORECASE)
+"""Finds the unit in the name of a value per hour."""
+SHORT_TIMES = (
+    (re.compile(r"(?:_|\b)min(?:ute)?s?(?:_|\b)", re.IGNORECASE), 60),
+    (re.compile(r"(?:_|\b)s(?:ec(?:ond)?s?)?(?:_|\b)", re.IGNORECASE), 3600),
+)
+"""Patterns for the unit in the name of a duration, with the number of these units in an hour."""
 COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 
@@ -50,6 +60,8 @@ def rewrite_mistakes(code: str) -> str:
         _years,
         _row_of_extreme,
         _columns_of_groups,
+        _each_group_once,
+        _values_per_hour,
         *statistics_mistakes.RULES,
     )
     return apply_all(code, rules)
@@ -181,6 +193,33 @@ def _columns_of_groups(program: ParsedProgram) -> Iterator[Edit]:
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "groupby":
             yield (*program.span(node.slice), f"[{', '.join(map(program.source, node.slice.elts))}]")
+
+
+def _each_group_once(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that replace ``for one in t['a']`` by ``for one in t['a'].unique()`` if the loop selects the rows
+    with ``t['a'] == one``. The loop otherwise selects the same rows again for each row of the group."""
+    for node in program.nodes:
+        loops = node.generators if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.DictComp) else [node]
+        for loop in loops:
+            if not isinstance(loop, ast.For | ast.comprehension) or not is_column(loop.iter):
+                continue
+            selects = f"{ast.unparse(loop.iter)} == {ast.unparse(loop.target)}"
+            if any(isinstance(one, ast.Compare) and ast.unparse(one) == selects for one in ast.walk(node)):
+                yield (program.span(loop.iter)[1],) * 2 + (".unique()",)
+
+
+def _values_per_hour(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that convert the duration by which a value per hour is divided, if its name says that it is in
+    minutes or seconds and the statement converts nothing."""
+    for target, value in program.assignments:
+        name = ast.unparse(target.slice).strip("'\"") if is_column(target) else ast.unparse(target)
+        if not PER_HOUR.search(name) or not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Div):
+            continue
+        duration = value.right
+        label = ast.unparse(duration.slice).strip("'\"") if is_column(duration) else ""
+        factor = next((factor for unit, factor in SHORT_TIMES if unit.search(label)), 0)
+        if factor and not re.search(r"\b(?:60|3600)\b", ast.unparse(value)):
+            yield (*program.span(duration), f"({program.source(duration)} / {factor})")
 
 
 def _years(program: ParsedProgram) -> Iterator[Edit]:

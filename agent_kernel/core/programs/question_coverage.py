@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from agent_kernel.core.programs.answer_form import SLOT, slots_of
 from agent_kernel.core.programs.method_examples import QUARTER
-from agent_kernel.core.programs.program_edits import ParsedProgram, is_condition, is_label, letters_of
+from agent_kernel.core.programs.program_edits import ParsedProgram, is_column, is_condition, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
+from agent_kernel.core.programs.table_facts import MAX_QUESTION, MIN_VALUE, column_labels, column_values, word_for
 
-MAX_QUESTION = 4_000
 MAX_SENTENCE = 240
 """Maximum number of characters of a sentence that is returned."""
 SENTENCE = re.compile(r"(?:[^.?!\n]|[.?!](?!\s|$))+[.?!]?")
 LIST_MARK = re.compile(r"^\s*(?:\d{1,2}[.)]|[-*])\s+")
 METHODS = tuple(
-    (re.compile(words, re.IGNORECASE), re.compile(ways, re.IGNORECASE))
+    (re.compile(words, re.IGNORECASE), re.compile(ways, re.IGNORECASE | re.DOTALL))
     for words, ways in (
         (r"\bmedian\b", r"median|quantile|percentile|describe|50%"),
         (r"\bstandard deviation\b", r"std|stdev|sqrt|describe|zscore|scale"),
@@ -56,6 +56,31 @@ METHODS = tuple(
             r"\.quarter\b|to_period|Q[1-4]|['\"]Q|-\d\d-|\b(?:1, ?2|4, ?5|7, ?8|10, ?11|1, ?3|4, ?6|7, ?9|10, ?12)\b"
             r"|>= ?(?:4|7|10)\b|> ?(?:3|6|9)\b|<= ?3\b|< ?4\b",
         ),
+        (
+            r"\b(?:lowest|smallest|fewest|cheapest|minimum|(?<!\bat )least)\b",
+            r"min|sort|ascending|nsmallest|tail|iloc|quantile|describe|<|reverse|most_common|rank"
+            r"|\A(?!.*(?:max|nlargest))",
+        ),
+        (
+            r"\b(?:highest|largest|biggest|maximum)\b",
+            r"max|sort|ascending|nlargest|head|iloc|quantile|describe|>|mode\(|most_common|rank"
+            r"|\A(?!.*(?:min\(|nsmallest))",
+        ),
+        (
+            r"\b(?:fell|falls?|fallen|drop(?:s|ped)?|declined?|decreased?|lost|lose|shrank)\b[^.;?]{0,40}"
+            r"\b(?:most|largest|biggest|strongest)\b"
+            r"|\b(?:largest|biggest|strongest) (?:fall|drop|decline|decrease|loss)\b",
+            r"min|nsmallest|sort|ascending|tail|<|\A(?!.*(?:max|nlargest))",
+        ),
+        (r"\b(?:per|by|each|every|\d|four) quarters?\b|\bquarterly\b", r"quarter|['\"]Q|to_period|resample"),
+        (r"\b(?:per|by|each|every|which) weekday\b|\bday of the week\b", r"weekday|day_?of_?week|day_name|%[aAuw]"),
+        (
+            r"\bfit (?:a |an )?(?:straight |linear )?(?:line|regression|model)"
+            r"|\b(?:linear )?regression\b|\bslope\b|\btrend line\b",
+            r"polyfit|linregress|Regression|OLS|ols\(|lstsq|cov|curve_fit|\.fit\(|regplot|lmplot|corr",
+        ),
+        (r"\b(?:mean|average|avg|median)\b", r"\A(?!.*\]\.value_counts\(\)\.(?:idx|index|head|nlargest))"),
+        (r"\bhour of (?:the )?day\b", r"hour|%H"),
         (r"\bweekends?\b", r"weekend|saturday|>= ?5|> ?4|\b5, ?6\b"),
         (
             r"\b(?:fill|replace|treat|impute|count|consider)\b[^.;\n]{0,30}\bmissing\b",
@@ -67,12 +92,6 @@ METHODS = tuple(
 method."""
 WORD = re.compile(r"[a-z]{4,}")
 """Matches a word in the name of a variable. A sentence with this word asks for the variable."""
-COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
-"""Matches the columns and their types in the description of a table or a file."""
-VALUES = re.compile(r"^[ \t]*(?P<label>\S.*?) values: (?P<values>\S.*)$", re.MULTILINE)
-"""Matches the distinct values of a column in the description of a table or a file."""
-MIN_VALUE = 4
-"""A value with fewer characters is often an ordinary word of a question."""
 KEEPS_COMPLETE = re.compile(r"dropna|cut\(|notna|notnull|isna|isnull|isnan|> 0|!= ''")
 """Matches code that leaves out rows without a value."""
 KEEPS_ALL = re.compile(
@@ -104,6 +123,10 @@ values are the answer."""
 OF_THE_SAME = re.compile(r"\b(?:of|for|by|within) the same \w+", re.IGNORECASE)
 """Finds a sentence that asks for a comparison of rows within the same group."""
 NEIGHBOURS = re.compile(r"\.(?:shift|pct_change|diff)\(")
+IN_GROUPS = re.compile(
+    r"groupby|pivot|crosstab|resample|value_counts|unique|\bfor \w+|Counter|apply|transform|hue=|by=|facet|ols\("
+)
+"""Matches code that computes a value for each group of rows, or for each value of a column."""
 BY_GROUP = re.compile(r"groupby\([^\n]*\.(?:shift|pct_change|diff|transform|apply)\(|\bfor \w+")
 """Matches code that compares neighbouring rows of each group."""
 OF_THESE = re.compile(r"\b(?:of|for|in|among) (?:these|those)\b", re.IGNORECASE)
@@ -140,11 +163,12 @@ def uncovered_sentences(question: str, code: str, facts: Sequence[str]) -> list[
         return []
     if len(program.nodes) < 2:
         return []
-    labels, sentences = _labels(facts), list(_sentences(question))
-    values = {label: text for label, text in _values(facts) if label in labels}
-    found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
+    labels, sentences = column_labels(facts), list(_sentences(question))
+    values = {label: text for label, text in column_values(facts) if label in labels}
     unused = [name for name in _unused_names(program) if not re.search(rf"\b{re.escape(name)}\b", question)]
     unused += _unused_loop_variables(program)
+    program = _without_columns(program, unused)
+    found = [sentence for sentence in sentences if any(_gaps(sentence, program, labels, values))]
     words = {word for name in unused if not name.endswith(CONVERTED) for word in WORD.findall(name.lower())}
     found += [sentence for sentence in sentences if words & set(WORD.findall(sentence.lower()))]
     wrong = dict.fromkeys(filter(None, (_column_without(node, values) for node in program.nodes)))
@@ -197,10 +221,10 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     # The largest year is not the year of the largest value.
     if any(re.search(rf"\['{re.escape(word)}'\]\.(?:max|min)\(\)", program.code, re.I) for word in places):
         yield "place of a value"
-    if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(program.code) and not BY_GROUP.search(program.code):
-        yield "group"
+    if _ignores_groups(sentence, program.code, values):
+        yield "groups"
     named_values = [(label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE]
-    named_values = [(label, one) for label, one in named_values if _word_for(sentence, one)]
+    named_values = [(label, one) for label, one in named_values if word_for(sentence, one)]
     if any(_ignores_value(program.code, label, one) for label, one in named_values):
         yield "value"
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
@@ -209,6 +233,19 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     # A syntax tree has a negative number as an operation on a positive one, so absolute values are compared.
     if not all(_has_number(program, abs(float(one))) for one in SENTINEL.findall(sentence)):
         yield "marked missing values"
+
+
+def _ignores_groups(sentence: str, code: str, categories: Iterable[str]) -> bool:
+    """Return whether the sentence asks for a comparison within groups of rows, or for a value of each group, and the
+    program computes it over all rows."""
+    if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(code) and not BY_GROUP.search(code):
+        return True
+    each = [
+        name
+        for name in categories
+        if re.search(rf"\b(?:each|every|per|by) {re.escape(name)}s?\b", sentence, re.IGNORECASE)
+    ]
+    return bool(each) and not (IN_GROUPS.search(code) and all(_uses(code, name) for name in each))
 
 
 def _equal_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:
@@ -252,41 +289,6 @@ def _only_counts_selected_rows(program: ParsedProgram) -> bool:
     counted = {id(one) for call in calls for one in call.args}
     counted |= {id(one.value) for one in program.nodes if isinstance(one, ast.Attribute) and one.attr == "shape"}
     return bool(selected) and selected <= counted
-
-
-def _labels(facts: Sequence[str]) -> list[str]:
-    """Return the labels of the columns that ``facts``, the descriptions of tables and files, list."""
-    listed = [column for text in facts for match in COLUMNS.finditer(text) for column in match[1].split(", ")]
-    labels = (column.rpartition(" ")[0].strip() for column in listed)
-    return list(filter(None, labels))
-
-
-def _values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield each column whose distinct values the facts list, with these values as a text without line ends and
-    carriage returns. The text becomes a comment in a program, and Python ends a comment at either of them."""
-    for match in (match for text in facts for match in VALUES.finditer(text)):
-        yield match["label"], " ".join(match["values"].split())
-
-
-def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
-    """Return a statement for each value of a column that the question names in another form, which selects its rows:
-    ``app_errors = app[app['level'] == 'ERROR']``. ``table`` is the variable with the table."""
-    labels, lines = _labels(facts), {}
-    for label, value in ((label, value) for label, text in _values(facts) for value in text.split(", ")):
-        word = _word_for(question[:MAX_QUESTION], value) if label in labels and len(value) >= MIN_VALUE else ""
-        name = f"{table}_{word.lower()}"
-        # A value that ends with dots is the beginning of a longer one.
-        if word not in ("", value) and name.isidentifier() and not value.endswith("..."):
-            lines[name] = f"{name} = {table}[{table}[{label!r}] == {value!r}]\n"
-    return "".join(lines.values())
-
-
-def _word_for(text: str, value: str) -> str:
-    """Return the word of the text that is the value, also in another form: "errors" for ERROR, "viewed" for view.
-    Return an empty string if there is none."""
-    ending = "(?:e?s|e?d|ings?)?" if value.isalpha() else ""
-    match = re.search(rf"(?<![\w'./-]){re.escape(value)}{ending}(?![\w'/-]|\.\w)", text, re.IGNORECASE)
-    return match[0] if match else ""
 
 
 def _ignores_value(code: str, label: str, value: str) -> bool:
@@ -356,6 +358,17 @@ def _unused_names(program: ParsedProgram) -> Iterator[str]:
             later = (one for one in names if one.id == table and one.lineno > target.lineno)
             if constants == stored and all(id(one) in narrow for one in later):
                 yield label.strip("'\"")
+
+
+def _without_columns(program: ParsedProgram, labels: Collection[str]) -> ParsedProgram:
+    """Return the program without the computation of these columns, because what it only computes for a column that
+    nothing uses has no effect on the result."""
+    for node in program.nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node
+        label = ast.unparse(target.slice) if is_column(target) else ""
+        if isinstance(node, ast.Assign) and label.strip("'\"") in labels:
+            node.value = ast.Constant(None)
+    return ParsedProgram(ast.unparse(program.nodes[0])) if labels else program
 
 
 def _unused_loop_variables(program: ParsedProgram) -> Iterator[str]:

@@ -15,20 +15,21 @@ import zipfile
 from contextlib import suppress
 from pathlib import Path
 
-from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas, workbook_facts
+from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas
+from agent_kernel.core.file_facts.table_keys import KeyColumns, describe_merge
 from agent_kernel.core.file_facts.text_file import (
     JSON_LINES,
     MAX_COLUMNS,
     TABLES,
     TEXTS,
-    TYPED_ROWS,
     FileFacts,
     describe_file,
-    describe_text_file,
     extension_of,
     read_head,
     shorten,
+    text_file_facts,
 )
+from agent_kernel.core.file_facts.workbook import MAX_SHEETS, WHOLE_SHEET, Sheet, workbook_facts
 from agent_kernel.notebook.draft.jail import readable_paths
 
 MAX_FILES = 3
@@ -41,15 +42,19 @@ MAX_WORKBOOK_BYTES = 32 << 20
 
 
 def describe_files(prompt: str) -> str:
-    """Describe existing files named in the prompt, at most MAX_FILES. Returns "" if the prompt names no file."""
-    facts: list[str] = []
-    for name in dict.fromkeys(quoted or plain for quoted, plain in NAMED.findall(prompt)):
-        if len(facts) == MAX_FILES:
+    """Describe existing files named in the prompt, at most MAX_FILES, and say how their tables are merged if they have
+    common keys. Returns "" if the prompt names no file."""
+    described: list[str] = []
+    keys: list[KeyColumns] = []
+    names = [quoted or plain for quoted, plain in NAMED.findall(prompt)]
+    for name in dict.fromkeys([*names, *_names_with_spaces(prompt)]):
+        if len(described) == MAX_FILES:
             break
         path = _readable_path(name)
-        if path is not None and (fact := _describe(name, path, prompt)):
-            facts.append(fact)
-    return "\n".join(facts)
+        if path is not None and (facts := _facts_of(name, path, prompt)):
+            described.append(describe_file(name, facts))
+            keys += [facts.keys] if facts.keys else []
+    return "\n".join(filter(None, [*described, describe_merge(keys)]))
 
 
 def complete_file(beginning: str) -> list[str]:
@@ -75,6 +80,15 @@ def complete_file(beginning: str) -> list[str]:
     return sorted(paths)
 
 
+def _names_with_spaces(prompt: str) -> list[str]:
+    """Return the files of the working directory whose names have spaces and that the prompt names without quotes."""
+    try:
+        names = [name for name in itertools.islice(os.listdir("."), MAX_ENTRIES) if " " in name]
+    except OSError:
+        return []
+    return sorted(name for name in names if re.search(rf"(?<![\w./\\-]){re.escape(name)}(?!\w)", prompt))
+
+
 def _readable_path(name: str) -> str | None:
     """Return the real path of ``name`` if it is a regular file below the working directory and a draft may read it;
     else None."""
@@ -93,26 +107,25 @@ def _readable_path(name: str) -> str | None:
     return path if any(path == root or path.startswith(root.rstrip("/") + "/") for root in allowed) else None
 
 
-def _describe(name: str, path: str, prompt: str) -> str:
-    """Describe one file in at most MAX_CHARS characters. Returns "" if it cannot be read."""
+def _facts_of(name: str, path: str, prompt: str) -> FileFacts | None:
+    """Return the facts about one file; None if it cannot be read."""
     extension = extension_of(name)
     if extension in BY_PANDAS:
-        return _describe_binary_table(name, path, extension)
+        return _binary_table_facts(name, path, extension)
     head = read_head(path)
-    return "" if head is None else describe_text_file(name, head, prompt)
+    return None if head is None else text_file_facts(name, head, prompt)
 
 
-def _describe_binary_table(name: str, path: str, extension: str) -> str:
-    """Describe a workbook by its sheets and first rows, or a parquet file by its columns; by its size if it cannot be
-    read, or if a library that pandas needs for it is not installed."""
-    facts = FileFacts("table", f"{reads_by_pandas(name)}, {os.path.getsize(path)} bytes")
+def _binary_table_facts(name: str, path: str, extension: str) -> FileFacts:
+    """Return the sheets and first rows of a workbook, or the columns of a parquet file; the size of the file if it
+    cannot be read, or if a library that pandas needs for it is not installed."""
     # A library may raise anything for a damaged file, and may be missing.
     with suppress(Exception):
         if extension == "parquet":
-            facts = _parquet_facts(name, path)
-        elif extension != "xls":
-            facts = _workbook_facts(name, path) or facts
-    return describe_file(name, facts)
+            return _parquet_facts(name, path)
+        if extension != "xls" and (facts := _workbook_facts(name, path)):
+            return facts
+    return FileFacts("table", f"{reads_by_pandas(name)}, {os.path.getsize(path)} bytes")
 
 
 def _parquet_facts(name: str, path: str) -> FileFacts:
@@ -135,9 +148,13 @@ def _workbook_facts(name: str, path: str) -> FileFacts | None:
             return None
     book = load_workbook(path, read_only=True, data_only=True)
     try:
-        read = book.worksheets[0].iter_rows(max_row=TYPED_ROWS + 1, max_col=MAX_COLUMNS, values_only=True)
-        rows = [list(row) for row in read]
-        width = max((at + 1 for row in rows for at, cell in enumerate(row) if cell not in (None, "")), default=0)
-        return workbook_facts(name, book.sheetnames, [row[:width] for row in rows])
+        sheets: dict[str, Sheet] = {}
+        for sheet in book.worksheets[:MAX_SHEETS]:
+            read = sheet.iter_rows(max_row=WHOLE_SHEET + 1, max_col=MAX_COLUMNS, values_only=True)
+            rows = [list(row) for row in read]
+            sheets[sheet.title] = Sheet(rows[:WHOLE_SHEET], len(rows) <= WHOLE_SHEET)
+        return workbook_facts(
+            name, sheets | {title: Sheet([], whole=False) for title in book.sheetnames if title not in sheets}
+        )
     finally:
         book.close()

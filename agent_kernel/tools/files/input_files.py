@@ -15,18 +15,20 @@ from pathlib import Path
 from agent_kernel.core import safe_path
 from agent_kernel.core.errors import AgentKernelError, FileGone, FileNotProduced
 from agent_kernel.core.events import Notice
-from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas, workbook_facts
+from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas
+from agent_kernel.core.file_facts.table_keys import describe_merge
 from agent_kernel.core.file_facts.text_file import (
     LOGS,
-    TYPED_ROWS,
+    FileFacts,
     bytes_to_read,
-    describe_contents,
     extension_of,
     head_of,
     join_contents,
     log_facts,
     reads_by,
+    text_file_facts,
 )
+from agent_kernel.core.file_facts.workbook import Sheet, workbook_facts
 from agent_kernel.core.files import INPUT_PREVIEW_CHARS, INPUTS_PREVIEW_CHARS, File
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.session import SessionKey
@@ -51,6 +53,8 @@ NOT_SAFE = re.compile(r"[^A-Za-z0-9._-]")
 FACTS_CHARS = 1_500
 """Maximum characters of the description of each file, in addition to its preview."""
 DESCRIBED = frozenset({"csv", "tsv", "json", "jsonl"}) | LOGS
+SHEET = re.compile(r"^\[sheet (?=[^\n]*\]\n)", re.MULTILINE)
+"""Matches the beginning of the line with the name of a sheet in the text of a workbook."""
 WORKBOOKS = frozenset({"xlsx", "xlsm"})
 BINARY_TABLES = WORKBOOKS | {"parquet"}
 READERS = {
@@ -64,18 +68,21 @@ READERS = {
 """Expression that reads a file of text in the work directory, by extension; small models begin their code with it."""
 
 
+NO_FACTS = FileFacts("", "")
+
+
 @dataclass(frozen=True, slots=True)
 class MountedInput:
     """An input file in the folder in which code runs. ``path`` is relative to that folder. If the file could not be
-    copied, ``path`` is empty and ``problem`` says why. ``is_new`` is true if this turn copied it. ``content`` says how
-    code reads a table, a log or a JSON document, and what is in it."""
+    copied, ``path`` is empty and ``problem`` says why. ``is_new`` is true if this turn copied it. ``facts`` say how
+    code reads a table, a log or a JSON document, and what is in it; they have no contents for other files."""
 
     file: File
     body: bytes | Path | None = None
     path: str = ""
     problem: str = ""
     is_new: bool = False
-    content: str = ""
+    facts: FileFacts = NO_FACTS
 
 
 class InputFiles:
@@ -120,7 +127,7 @@ class InputFiles:
         return OfferedTools(notes=(note(inputs, WORKDIR if in_sandbox else FOLDER),))
 
     async def _with_description(self, mounted_input: MountedInput) -> MountedInput:
-        """Return the input with a description of the workbook or parquet file that it is, as its ``content``. It stays
+        """Return the input with a description of the workbook or parquet file that it is, as its ``facts``. It stays
         as it is if the file cannot be read, or if that takes longer than BEGINNING_S."""
         file, body, format = mounted_input.file, mounted_input.body, extension_of(mounted_input.path)
         if format not in BINARY_TABLES or body is None:
@@ -133,7 +140,7 @@ class InputFiles:
         except (AgentKernelError, OSError, TimeoutError):
             return mounted_input
         complete_lines = text if len(text) <= BEGINNING else text[:BEGINNING].rpartition("\n")[0]
-        return replace(mounted_input, content=_describe_binary_table(mounted_input.path, complete_lines))
+        return replace(mounted_input, facts=_binary_table_facts(mounted_input.path, complete_lines))
 
 
 async def find_inputs(files: FileRegistry, key: SessionKey, ids: Sequence[str]) -> list[MountedInput]:
@@ -203,6 +210,8 @@ def note(inputs: Sequence[MountedInput], place: str) -> Note:
         preview = one.file.preview[: max(0, min(INPUT_PREVIEW_CHARS, room - len(facts)))] if one.file.is_text else ""
         room -= len(facts) + len(preview)
         lines += [facts, *_begins(one.file, preview)]
+    merge = describe_merge([one.facts.keys for one in inputs if one.path and one.facts.keys])
+    lines += [merge] if merge else []
     return Note("Files", "\n".join(lines))
 
 
@@ -216,8 +225,8 @@ def _mount(mounted_input: MountedInput, name: str, workdir: Path) -> MountedInpu
                 except FileExistsError:  # another program has just created it
                     continue
             if same is not False:
-                content = _describe_content(mounted_input, free)
-                return replace(mounted_input, path=free, is_new=same is None, content=content)
+                facts = _content_facts(mounted_input, free)
+                return replace(mounted_input, path=free, is_new=same is None, facts=facts)
     except OSError as error:
         return replace(mounted_input, problem=_not_copied(error))
     raise AssertionError("_free_names ended, although it yields names without end")
@@ -275,7 +284,7 @@ def _facts(mounted_input: MountedInput) -> str:
     called = f"; the person calls it {file.name}" if mounted_input.path and mounted_input.path != file.name else ""
     problem = f"; {mounted_input.problem}" if mounted_input.problem else ""
     closed = "" if mounted_input.path or problem else "; python cannot open it"
-    reads = (mounted_input.content or _how_code_reads(mounted_input.path)) if mounted_input.path else ""
+    reads = (join_contents(mounted_input.facts) or _how_code_reads(mounted_input.path)) if mounted_input.path else ""
     return (
         f"- {name}(id {file.id}, {file.mime}, {file.size} bytes{called}{problem}{closed}){', ' if reads else ''}{reads}"
     )
@@ -289,18 +298,23 @@ def is_cut(file: File) -> bool:
     return not file.is_text or len(file.preview.encode()) < file.size or len(file.preview) > INPUT_PREVIEW_CHARS
 
 
-def _describe_binary_table(name: str, text: str) -> str:
+def _binary_table_facts(name: str, text: str) -> FileFacts:
     """Return how code reads a workbook or a parquet file that has the name ``name`` in the work directory, and its
     sheets and first rows or its columns. ``text`` is the beginning of the text that ``Documents`` returns for it."""
     if extension_of(name) == "parquet":
         first = text.partition("\n")[0].removeprefix("[").removesuffix("]")
         columns = (column.rpartition(" ") for column in first.partition(" columns: ")[2].split(", "))
-        return join_contents(parquet_facts(name, first, ((label, kind) for label, _, kind in columns)))
-    lines = text.partition("\n\n[sheet ")[0].split("\n")
-    has_list = lines[0].startswith("[sheets: ")
-    sheets = lines[0].removeprefix("[sheets: " if has_list else "[sheet ").removesuffix("]")
-    rows = [line.split("\t") for line in lines[1 + has_list :][: TYPED_ROWS + 1]]
-    return join_contents(workbook_facts(name, [sheets], rows))
+        return parquet_facts(name, first, ((label, kind) for label, _, kind in columns))
+    first = text.partition("\n")[0]
+    listed = first.removeprefix("[sheets: ").removesuffix("]").split(", ") if first.startswith("[sheets: ") else []
+    sheets: dict[str, Sheet] = {}
+    for section in SHEET.split(text)[1:]:
+        title, _, cells = section.partition("]\n")
+        rows = [line.split("\t") for line in cells.rstrip("\n").split("\n")]
+        # The document reader ends each sheet with an empty line.
+        sheets[title] = Sheet(rows, cells.endswith("\n\n"))
+    unread = {title: Sheet([], whole=False) for title in listed if title not in sheets}
+    return workbook_facts(name, sheets | unread)
 
 
 def _how_code_reads(name: str) -> str:
@@ -310,12 +324,12 @@ def _how_code_reads(name: str) -> str:
     return reads_by(READERS[extension].format(name)) if extension in READERS else ""
 
 
-def _describe_content(mounted_input: MountedInput, name: str) -> str:
+def _content_facts(mounted_input: MountedInput, name: str) -> FileFacts:
     """Return how code reads a table, a log or a JSON document that has the name ``name`` in the work directory, its
-    columns or keys, and the values of its columns; an empty string for other files. The first lines are left out,
-    because the preview has them. Raises OSError."""
+    columns or keys, and the values of its columns; no facts about other files. The first lines are left out, because
+    the preview has them. Raises OSError."""
     if extension_of(name) not in DESCRIBED or mounted_input.body is None:
-        return ""
+        return NO_FACTS
     size = mounted_input.file.size
     if isinstance(mounted_input.body, bytes):
         data = mounted_input.body[: bytes_to_read(size)]
@@ -324,11 +338,10 @@ def _describe_content(mounted_input: MountedInput, name: str) -> str:
             data = source.read(bytes_to_read(size))
     head = head_of(data, size)
     if head is None or not head.text.strip():
-        return ""
+        return NO_FACTS
     if extension_of(name) in LOGS:
-        facts = log_facts(name, head)
-        return join_contents(facts) if facts else ""
-    return describe_contents(name, head)
+        return log_facts(name, head) or NO_FACTS
+    return text_file_facts(name, head)._replace(first_lines=())
 
 
 def _begins(file: File, preview: str) -> list[str]:

@@ -25,6 +25,10 @@ VALUES = pd.DataFrame({"a": [1.0, 2.0, 3.0, None, 2.5, 90.0], "b": [2.0, 1.0, 4.
         ("Encode the colour by one-hot columns.", "get_dummies"),
         ("Are weekends warmer?", "dayofweek >= 5"),
         ("Which shop sold the most in Q2?", "dt.quarter == 3"),
+        ("How many hourly readings are missing?", ".difference(dates)"),
+        ("What is the longest gap between two visits?", "diff()"),
+        ("Fit a straight line of price over km.", "np.polyfit"),
+        ("In which month did the revenue fall most?", "idxmin()"),
     ],
 )
 def test_a_question_that_names_a_method_gets_an_example(question: str, example: str) -> None:
@@ -36,6 +40,7 @@ def test_other_questions_get_none() -> None:
         "What is the mean of a?",
         "The Pearson correlation of a and b",
         "Plot the weekly totals.",
+        "On how many days is there a missing value?",
         "Fit least squares with scikit-learn.",
         "",
     ):
@@ -66,3 +71,17 @@ def test_the_examples_of_outliers_run_and_find_them() -> None:
         assert eval("is_outlier.sum()", names) == outliers
         assert len(eval(rest, names)) == len(VALUES) - outliers
         assert np.isclose(eval(rest, names)["a"].max(), 3.0)
+
+
+def test_the_examples_about_dates_and_lines_run_and_find_their_values() -> None:
+    dates = pd.Series(pd.to_datetime(["2024-01-01", "2024-01-02", "2024-01-05"]))
+    table = pd.DataFrame({"a": [1.0, 2.0, 3.0, None], "b": [3.0, 5.0, 7.0, 1.0]})
+    monthly = pd.Series([100.0, 80.0, 90.0], ["Jan", "Feb", "Mar"])
+    names = {"t": table, "np": np, "pd": pd, "dates": dates, "monthly": monthly}
+    for question in ("missing days", "longest gap between two", "the slope", "the revenue fell most in a month"):
+        (code,) = (code for words, code in EXAMPLES if words.search(question))
+        exec("\n".join(code.split("; ")), names)
+    assert len(names["missing"]) == 2
+    assert names["gaps"].max() == pd.Timedelta(days=3)
+    assert (round(names["slope"]), round(names["intercept"])) == (2, 1)
+    assert names["change"].idxmin() == "Feb"

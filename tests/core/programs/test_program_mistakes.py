@@ -135,3 +135,36 @@ def test_the_row_of_an_extreme_value_is_selected_by_its_label() -> None:
     assert rewrite_mistakes("row = t[t['a'].idxmin()]") == "row = t.loc[t['a'].idxmin()]"
     for code in ("row = t.loc[t['a'].idxmin()]", "x = means[t['a'].idxmin()]", "x = t['a'].idxmin()"):
         assert rewrite_mistakes(code) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        (
+            "x = stats.f_oneway(*[t[t['kind'] == k]['v'] for k in t['kind']])",
+            "x = stats.f_oneway(*[t[t['kind'] == k]['v'] for k in t['kind'].unique()])",
+        ),
+        (
+            "for k in t['kind']:\n    means.append(t.loc[t['kind'] == k, 'v'].mean())",
+            "for k in t['kind'].unique():\n    means.append(t.loc[t['kind'] == k, 'v'].mean())",
+        ),
+        ("x = [k + 1 for k in t['w']]", "x = [k + 1 for k in t['w']]"),
+        ("x = [t[t['w'] == k] for k in t['v']]", "x = [t[t['w'] == k] for k in t['v']]"),
+    ],
+)
+def test_a_loop_over_groups_selects_each_group_once(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("t['speed_kmh'] = t['km'] / t['duration_min']", "t['speed_kmh'] = t['km'] / (t['duration_min'] / 60)"),
+        ("mph = t['miles'] / t['seconds']", "mph = t['miles'] / (t['seconds'] / 3600)"),
+        ("t['speed_kmh'] = t['km'] / t['hours']", "t['speed_kmh'] = t['km'] / t['hours']"),
+        ("t['speed_kmh'] = 60 * t['km'] / t['min']", "t['speed_kmh'] = 60 * t['km'] / t['min']"),
+        ("t['pace'] = t['km'] / t['min']", "t['pace'] = t['km'] / t['min']"),
+    ],
+)
+def test_a_value_per_hour_is_divided_by_hours(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant

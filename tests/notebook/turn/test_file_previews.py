@@ -14,6 +14,7 @@ import pytest
 
 from agent_kernel.core.file_facts.text_file import MAX_CHARS, WHOLE_BYTES
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
+from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge
 from agent_kernel.notebook.turn.file_previews import MAX_WORKBOOK_BYTES, complete_file, describe_files
 from tests.notebook.notebook import Notebook
 
@@ -195,17 +196,90 @@ def test_a_workbook_is_told_by_its_sheets_and_first_rows(here: Path) -> None:
         pd.DataFrame({"x": [1]}).to_excel(book, sheet_name="Notes")
     fact, *rows = describe_files("a.xlsx").splitlines()
     assert fact.startswith("a.xlsx: table read by pd.read_excel('a.xlsx'), ")
-    assert fact.endswith("('a.xlsx'), sheets: Prices, Notes")
-    assert rows == ["    tea,price", "    Assam,7.5", "    ,1", "    Sencha,12.9"]
+    assert fact.endswith("('a.xlsx'), 4 rows x 2 columns: tea str, price float64, sheets: Prices, Notes")
+    assert rows[:4] == ["    tea,price", "    Assam,7.5", "    ,1", "    Sencha,12.9"]
+    other = "    sheet Notes read by pd.read_excel('a.xlsx', sheet_name='Notes'): Unnamed: 0, x"
+    assert rows[4:] == ["    missing values: tea 1", other]
+    facts = [f"Files: {describe_files('a.xlsx')}"]
+    assert reading_lines("What is in a.xlsx?", facts, []) == "a = pd.read_excel('a.xlsx')\n"
+    notes = "notes = pd.read_excel('a.xlsx', sheet_name='Notes')\n"
+    assert reading_lines("What do the notes of a.xlsx say?", facts, []) == notes
+    both = reading_lines("Compare the prices and notes in a.xlsx.", facts, [])
+    assert both == "a = pd.read_excel('a.xlsx')\n" + notes
 
 
 def test_the_rows_above_the_header_of_a_workbook_are_skipped(here: Path) -> None:
     table = pd.DataFrame([["Prices of 2025", None], [None, None], ["tea", "price"], ["Assam", 7.5], ["Sencha", 12.9]])
     table.to_excel("a.xlsx", index=False, header=False)
     fact, *rows = describe_files("a.xlsx").splitlines()
-    assert fact == "a.xlsx: table read by pd.read_excel('a.xlsx', skiprows=2), sheets: Sheet1"
+    columns = "2 rows x 2 columns: tea str, price float64, sheets: Sheet1"
+    assert fact == f"a.xlsx: table read by pd.read_excel('a.xlsx', skiprows=2), {columns}"
     assert rows == ["    tea,price", "    Assam,7.5", "    Sencha,12.9"]
     assert list(pd.read_excel("a.xlsx", skiprows=2).columns) == ["tea", "price"]
+
+
+@pytest.mark.parametrize("notes", [False, True])
+def test_sheets_with_the_same_columns_are_one_table_without_titles_and_totals(here: Path, *, notes: bool) -> None:
+    with pd.ExcelWriter("visits.xlsx") as book:
+        for month, days in (("Jan", 31), ("Feb", 28)):
+            rows: list[list[Any]] = [[f"Visits in {month}", None, None], ["day", "ward", "n"]]
+            rows += [[day, "AB"[day % 2], day] for day in range(1, days + 1)]
+            rows += [["Total", None, days * (days + 1) // 2]]
+            pd.DataFrame(rows).to_excel(book, sheet_name=month, index=False, header=False)
+        if notes:
+            pd.DataFrame({"from": ["Ada"]}).to_excel(book, sheet_name="Notes", index=False)
+    told = describe_files("a question about visits.xlsx")
+    assert "59 rows x 4 columns: sheet str, day int64, ward str, n int64, sheets: Jan, Feb" in told
+    assert "\n    sheet values: Jan, Feb\n" in told
+    names: dict[str, Any] = {"pd": pd}
+    exec(reading_lines("Which ward in visits.xlsx had most visits?", [f"Files: {told}"], []), names)
+    visits = names["visits"]
+    assert visits.groupby("sheet")["n"].sum().to_dict() == {"Jan": 496, "Feb": 406}
+    assert list(visits.columns) == ["sheet", "day", "ward", "n"]
+    assert visits.index.is_unique
+    assert visits["n"].dtype == "int64"
+
+
+def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> None:
+    pd.DataFrame({"recipe": ["a", "a", "b"], "item": ["rice ", "peas", "rice"], "grams": [50, 20, 10]}).to_csv(
+        "my recipes.csv", index=False
+    )
+    pd.DataFrame({"name": ["Rice", "Peas", "Salt"], "price": [1.5, 2.0, 9.0]}).to_csv("prices.csv", index=False)
+    told = describe_files("What does each recipe of my recipes.csv cost by prices.csv?")
+    *_, fact = told.splitlines()
+    assert fact.startswith(
+        "my_recipes and prices have common values. Merge them first: my_recipes_merged = my_recipes.assign("
+    )
+    code = "my_recipes = pd.read_csv('my recipes.csv')\nprices = pd.read_csv('prices.csv')\n"
+    missing = find_missing_merge(code + "print((my_recipes['grams'] * prices['price']).sum())", [told])
+    assert missing is not None
+    names: dict[str, Any] = {"pd": pd}
+    exec(code + missing.line, names)
+    assert names["my_recipes_merged"]["price"].to_list() == [1.5, 2.0, 1.5]
+    for other in ("m = my_recipes.merge(prices)", "print(my_recipes['grams'].sum(), prices['price'].mean())"):
+        assert find_missing_merge(code + other, [told]) is None
+
+
+def test_repeated_rows_of_a_key_are_merged_once_and_numbers_need_equal_names(here: Path) -> None:
+    pd.DataFrame({"StudentID": [1, 2, 2], "points": [5, 6, 7]}).to_csv("exam.csv", index=False)
+    pd.DataFrame({"student_id": [1, 2, 2, 3], "school": ["A", "B", "B", "A"], "points": [1, 2, 2, 3]}).to_csv(
+        "students.csv", index=False
+    )
+    fact = describe_files("exam.csv and students.csv").splitlines()[-1]
+    names: dict[str, Any] = {"exam": pd.read_csv("exam.csv"), "students": pd.read_csv("students.csv")}
+    exec(fact.partition("Merge them first: ")[2], names)
+    assert names["exam_merged"]["school"].to_list() == ["A", "B", "B"]
+    assert names["exam_merged"]["points"].to_list() == [5, 6, 7]
+    pd.DataFrame({"n": [1, 2, 3]}).to_csv("other.csv", index=False)
+    assert "common values" not in describe_files("exam.csv and other.csv")
+
+
+def test_dates_that_are_text_in_a_workbook_are_read_as_dates(here: Path) -> None:
+    pd.DataFrame({"day": ["2024-01-05", "2024-02-07"], "n": [1, 2]}).to_excel("a.xlsx", index=False)
+    told = describe_files("a.xlsx")
+    assert "read by pd.read_excel('a.xlsx', parse_dates=['day']), 2 rows x 2 columns: day date, n int64" in told
+    pd.DataFrame({"day": pd.to_datetime(["2024-01-05", None]), "n": [1, 2]}).to_excel("a.xlsx", index=False)
+    assert "read by pd.read_excel('a.xlsx'), 2 rows x 2 columns: day date, n int64" in describe_files("a.xlsx")
 
 
 @pytest.mark.parametrize("name", ["My gifts.csv", "my_gifts.xlsx"])

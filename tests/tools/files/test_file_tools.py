@@ -306,12 +306,27 @@ async def test_a_workbook_is_described_by_its_sheets_and_first_rows(files: FileR
     rows = [["staff of 2025"], [], ["name", "pay"], *([f"n{at}", "€ 1,250.00"] for at in range(2_000))]
     book = await brought(files, "my book.xlsx", documents.workbook({"Staff": rows, "Notes": [["x"]]}))
     text, _, _ = await offer_files(files, workdir, book.id)
-    reads = "read by pd.read_excel('my_book.xlsx', skiprows=2), sheets: Staff, Notes\n"
-    head = "    name,pay\n    n0,€ 1,250.00\n    n1,€ 1,250.00\n    n2,€ 1,250.00\nmy_book['pay'] "
+    reads = "read by pd.read_excel('my_book.xlsx', skiprows=2), "
+    reads += "2000 rows x 2 columns: name str, pay str, sheets: Staff, Notes\n"
+    head = "    name,pay\n    n0,€ 1,250.00\n    n1,€ 1,250.00\n    n2,€ 1,250.00\n"
+    head += "    pay values: € 1,250.00\n"
+    head += "    sheet Notes read by pd.read_excel('my_book.xlsx', sheet_name='Notes'): x\nmy_book['pay'] "
     assert f"the person calls it my book.xlsx), {reads}{head}" in text
     names: dict[str, Any] = {"pd": pd, "my_book": pd.read_excel(workdir / "s" / "my_book.xlsx", skiprows=2)}
     exec(text.partition("Convert it first: ")[2].splitlines()[0], names)
     assert names["pay_number"].sum() == 2_000 * 1_250
+
+
+async def test_files_with_a_common_key_are_described_with_their_merge(files: FileRegistry, workdir: Path) -> None:
+    orders = await brought(files, "orders.csv", b"id,customer\n1,Ada\n2,Bob\n3,Ada\n")
+    people = await brought(
+        files, "people.xlsx", documents.workbook({"P": [["name", "city"], ["Ada", "Rome"], ["Bob", "Oslo"]]})
+    )
+    text, _, _ = await offer_files(files, workdir, orders.id, people.id)
+    merge = (
+        "orders_merged = orders.merge(people.drop_duplicates('name'), left_on='customer', right_on='name', how='left')"
+    )
+    assert text.endswith(f"\norders and people have common values. Merge them first: {merge}")
 
 
 async def test_a_parquet_file_is_described_by_its_columns(files: FileRegistry, workdir: Path) -> None:
@@ -342,7 +357,7 @@ async def test_a_file_is_saved_beside_the_notebook_in_which_the_code_runs(
         assert "They are copies in the folder of the notebook, where python runs, under these names.\n" in text
         assert "- t-2.csv (id" in text
         assert "read by pd.read_csv('t-2.csv'), 4000 rows x 2 columns: a int64, b int64\n" in text
-        assert "read by pd.read_excel('b.xlsx'), sheets: Sales\n" in text
+        assert "read by pd.read_excel('b.xlsx'), 2 rows x 3 columns: month str, sum float64, Unnamed: 2 str, " in text
         saved = [Notice("info", "Saved in the folder of the notebook, where code can read it: t-2.csv, b.xlsx.")]
         assert events == (saved if number == 0 else []), "a second turn finds the copies of the first one"
     assert {path.name for path in folder.iterdir()} == {"t.csv", "t-2.csv", "b.xlsx"}

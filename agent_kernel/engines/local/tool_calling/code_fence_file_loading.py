@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from agent_kernel.core.file_facts.text_file import LINES as ABOUT_LINES
@@ -21,11 +21,14 @@ FACT = re.compile(
 )
 """Matches the beginning of a line of hidden context about a file, up to the expression that reads it. The file is one
 that the kernel can read, or an input file of the turn."""
+SHEET = re.compile(r" +sheet (?P<sheet>\S.*?) read by (?=pd\.read_excel\()")
+"""Matches the beginning of a line about another sheet of the workbook that the line before describes."""
+FIRST_SHEET = re.compile(r", sheets: ([^,\n]+)")
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "open"})
 """Names of the functions that read a file. ``json.load`` reads what ``open`` returns."""
 CONVERTERS = frozenset(
     {"read", "splitlines", "Series", "str", "extract", "dropna", "astype", "json_normalize", "DataFrame", "from_dict"}
-    | {"rename_axis", "reset_index", "to_dict"}
+    | {"rename_axis", "reset_index", "to_dict", "concat"}
 )
 """Names of the methods that make a list or a table of what was read."""
 LINES = ".splitlines()"
@@ -36,7 +39,7 @@ LOG_TABLE = re.compile(r"pd\.Series\((open\(.*?\)\.read\(\)\.splitlines\(\))\)\.
 MODULES = frozenset({"pd", "json", "open"})
 OPTIONS = frozenset(
     {"sep", "skiprows", "decimal", "thousands", "parse_dates", "dayfirst", "date_format", "encoding", "lines", "how"}
-    | {"record_path", "meta", "orient"}
+    | {"record_path", "meta", "orient", "sheet_name", "skipfooter", "names", "drop"}
 )
 NODES = (ast.Expression, ast.Call, ast.Attribute, ast.Name, ast.Load, ast.Constant, ast.List, ast.Dict, ast.keyword)
 KIND = (
@@ -92,7 +95,7 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
     ``question`` names and the texts ``hidden`` describe. Return an empty string if there is none. ``variables`` are the
     names of existing variables, which are not overwritten unless the user gives that name."""
     question = question[:MAX_ASKED]
-    files = dict(_files(question, hidden))
+    files = _without_other_sheets(dict(_files(question, hidden)), question, hidden)
     requested_name = _find_name(question) if len(files) == 1 else ""
     used_names = set(variables)
     lines = []
@@ -134,18 +137,38 @@ def _files(question: str, hidden: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the path of each file that the question names, with the expression that reads it. If the question names no
     file to read and the turn has exactly one table, JSON document or log, yield that one."""
     given = []
+    workbook = ""
     for line in (line for text in hidden for line in text.splitlines()):
+        sheet = SHEET.match(line) if workbook and len(line) <= MAX_FACT else None
+        reads = _expression(line[sheet.end() :], workbook) if sheet and _is_named(sheet["sheet"], question) else ""
+        if sheet and reads:
+            yield sheet["sheet"], reads
         fact = FACT.match(line) if len(line) <= MAX_FACT else None
         path = (fact["path"] or fact["input"]) if fact else ""
         if fact and (expression := _expression(line[fact.end() :], path)):
             word = re.escape(path)
             mention = re.search(rf"(?<![\w./\\-]){word}(?!\w)", question)
             if mention and not re.search(rf"{WRITES}{word}(?!\w)", question, re.I):
+                workbook = path
                 yield path, expression
             if fact["input"] and (expression.startswith(("pd.", "json.")) or expression.endswith(LINES)):
                 given.append((path, expression))
     if len(given) == 1 and not FILE_NAME.search(WRITTEN_FILE.sub("", question)):
         yield given[0]
+
+
+def _without_other_sheets(files: Mapping[str, str], question: str, hidden: Sequence[str]) -> dict[str, str]:
+    """Return ``files`` without the first sheet of a workbook if the question names another one and not the first."""
+    sheets = {key for key, reads in files.items() if "sheet_name='" in reads}
+    others = {path: reads for path, reads in files.items() if path not in sheets and reads.startswith("pd.read_excel(")}
+    first = [match[1] for text in hidden for match in FIRST_SHEET.finditer(text)]
+    is_first = len(others) != 1 or not sheets or any(_is_named(one, question) for one in first)
+    return {path: reads for path, reads in files.items() if is_first or path not in others}
+
+
+def _is_named(sheet: str, question: str) -> bool:
+    """Return whether the question names the sheet, in any case."""
+    return bool(re.search(rf"(?<!\w){re.escape(sheet)}(?!\w)", question, re.IGNORECASE))
 
 
 def _expression(text: str, path: str) -> str:

@@ -1,7 +1,8 @@
 """Finds mistakes in a small model's program that raise no error. The program prints many rows although the question
 asks for one value; it computes with a column of text as if it contained numbers; it replaces missing values by zeros
-before it computes a mean; it defines a function again without a change; or it defines a function that does not return
-the result of the question's example. The functions have no side effects.
+before it computes a mean; it drops rows because of a column that has nothing to do with the question; it defines a
+function again without a change; or it defines a function that does not return the result of the question's example. The
+functions have no side effects.
 
 The description of a table, in the hidden context of a question, contains the lines that convert such columns (see
 ``text_columns``).
@@ -15,7 +16,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column
+from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column, letters_of
 from agent_kernel.core.programs.syntax_tree import names_in, parse_or_empty
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import EACH, rows_of
 
@@ -30,6 +31,8 @@ ONE_VALUE = re.compile(
 """Finds words in a question that ask for one value, or for the one row with a highest or lowest value."""
 MANY_ROWS = 6
 """The smallest number of rows that is too many for a question that asks for one value."""
+COMPLETE_ROWS = re.compile(r"\b(?:any|all|every|(?:in)?complete(?:ly)?)\b", re.IGNORECASE)
+"""Finds words with which a question may ask for rows that have a value in each column."""
 LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", re.MULTILINE)
 """Matches the line in which pandas states the number of rows, if it prints only the first and the last rows."""
 CONVERSION = re.compile(
@@ -108,7 +111,11 @@ COMPLAINS = re.compile(rf"\b(?:{CHANGE}|{COMPLAINT})\w*", re.IGNORECASE)
 RESULT_NAME = re.compile(
     r"\b(?:table|data ?frame|series|list|dict|array|variable|result)s? (?:called|named) [`'\"]?([A-Za-z_]\w*)"
     r"|\b(?:call|name) (?:it|them|this|that|the (?:result|table|data ?frame|list|series)) [`'\"]?([A-Za-z_]\w*)"
-    r"(?!\w|\.\w)",
+    r"(?!\w|\.\w)"
+    r"|\b(?:keep|save|store|assign|put)\s+(?:it|them|this|that|the \w+)\s+(?:as|in|into|to)\s+"
+    r"(?:(?:an? |the )?(?:variable|data ?frame|list|dict)\s+)?[`'\"]?"
+    r"(?!(?:an?|the|my|its?|one|memory|case|mind|place|text|csv|json|excel|png|pdf|disk|file|numbers?|percent)\b)"
+    r"([A-Za-z_]\w*)(?!\w|\.\w|/)",
     re.IGNORECASE,
 )
 """Finds the name that a question gives to a result."""
@@ -229,6 +236,30 @@ def without_zeros_for_missing(code: str, question: str) -> str:
     return program.apply_edits(edits) or code
 
 
+def without_unrelated_gaps(code: str, question: str) -> str:
+    """Return the code without the labels in ``dropna(subset=[...])`` of columns that neither the question nor the rest
+    of the code names. A row without a value in such a column counts for the question. The code is returned unchanged
+    if the question may ask for complete rows."""
+    if COMPLETE_ROWS.search(question[:MAX_QUESTION]):
+        return code
+    program = ParsedProgram(code)
+    edits: list[Edit] = []
+    for call in program.nodes:
+        if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".dropna"):
+            continue
+        for subset in (one.value for one in call.keywords if one.arg == "subset"):
+            labels = subset.elts if isinstance(subset, ast.List) else []
+            used = [
+                label
+                for label in labels
+                if isinstance(label, ast.Constant)
+                and (code.count(repr(label.value)) > 1 or letters_of(str(label.value)) in letters_of(question))
+            ]
+            if used and len(used) < len(labels):
+                edits.append((*program.span(subset), f"[{', '.join(map(program.source, used))}]"))
+    return program.apply_edits(edits) or code
+
+
 def _assigned_value(program: ParsedProgram, name: str) -> ast.expr | None:
     for node in program.nodes:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
@@ -248,6 +279,24 @@ def misses_variable(code: str, question: str) -> bool:
     variable. False for code that cannot be parsed."""
     names = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
     return bool(names) and bool(parse_or_empty(code).body) and not names & names_set(code)
+
+
+def with_result_name(code: str, question: str) -> str:
+    """Return the code with a statement that sets the variable for the result to what the last statement prints or
+    displays, if the question gives the name of the variable and the code does not set it."""
+    names = [name for match in RESULT_NAME.finditer(question[:MAX_QUESTION]) for name in match.groups() if name]
+    program = ParsedProgram(code)
+    last = program.statements[-1] if program.statements else None
+    shown = last.value if isinstance(last, ast.Expr) else None
+    if isinstance(shown, ast.Call) and ast.unparse(shown.func) in ("print", "display"):
+        shown = shown.args[0] if len(shown.args) == 1 and not shown.keywords else None
+    if len(names) != 1 or not misses_variable(code, question) or last is None or shown is None:
+        return code
+    if isinstance(shown, ast.Constant | ast.JoinedStr) or ast.unparse(shown).startswith("plt."):
+        return code
+    (start, end), (first, after) = program.span(shown), program.span(last)
+    shows = f"{code[first:start]}{names[0]}{code[end:after]}"
+    return program.apply_edits([(first, after, f"{names[0]} = {program.source(shown)}\n{shows}")]) or code
 
 
 def names_set(code: str) -> set[str]:

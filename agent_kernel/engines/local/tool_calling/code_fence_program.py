@@ -8,7 +8,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Usage
-from agent_kernel.core.programs.named_options import with_named_functions, with_named_options
+from agent_kernel.core.programs.kept_variables import with_kept_variables
+from agent_kernel.core.programs.named_options import (
+    with_named_functions,
+    with_named_options,
+    with_summed_column,
+    with_weekday_names,
+)
 from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
@@ -16,14 +22,27 @@ from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
 from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unset_values, with_printed_values
+from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_amounts,
     find_missing_conversion,
     with_check,
     with_inclusive_bins,
+    with_result_name,
+    without_unrelated_gaps,
     without_zeros_for_missing,
 )
 
+REWRITES = (
+    with_named_functions,
+    with_named_options,
+    with_weekday_names,
+    with_inclusive_bins,
+    without_zeros_for_missing,
+    without_unrelated_gaps,
+    with_result_name,
+)
+"""Functions that correct a program by the text of the question."""
 MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
 LOOP = "loop"
@@ -49,11 +68,11 @@ async def write_program(
 ) -> DecodedProgram:
     """Decode one program, which begins with the lines ``reading``, and complete it.
 
-    If the program lacks the conversion of a column, or the computation of amounts, that the hidden context of
-    ``turn`` asks for, that line is added before it; the model writes the rest again, unless the program already
-    uses the name that the line sets. If the program ignores sentences of the question, the model writes it again
-    after these sentences as comments. If it prints a demanded value from a variable that is not set anywhere, the
-    model writes the line that sets the variable.
+    If the program lacks the merge of two tables, the conversion of a column, or the computation of amounts, that the
+    hidden context of ``turn`` asks for, that line is added before it; the model writes the rest again, unless the
+    program already uses the name that the line sets. If the program ignores sentences of the question, the model writes
+    it again after these sentences as comments. If it prints a demanded value from a variable that is not set anywhere,
+    the model writes the line that sets the variable.
     If the question has an example of what a function should return, a line that checks the example is added."""
     program = await _converted_program(prompt, reading, turn, decoding, completer)
     omitted = uncovered_sentences(turn.question, program.code, turn.hidden) if program.finish == "stop" else []
@@ -78,15 +97,16 @@ async def write_program(
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
     code = rewrite_mistakes(code)
-    for rewrite in (with_named_functions, with_named_options, with_inclusive_bins, without_zeros_for_missing):
+    for rewrite in REWRITES:
         code = rewrite(code, turn.question)
+    code = with_kept_variables(code, turn.question, turn.variables)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 
 async def _converted_program(
     prompt: str, reading: str, turn: code_fence_prompt.Exchange, decoding: DecodingOptions, completer: Completer
 ) -> DecodedProgram:
-    """Decode one program, and add the conversions of columns that it lacks."""
+    """Decode one program, and add the merge of its tables and the conversions and sums of columns that it lacks."""
     spent = Usage()
     for attempt in range(MAX_CONVERSIONS + 1):
         completion = DecodedCompletion(prompt)
@@ -94,8 +114,10 @@ async def _converted_program(
         finish = await _decode_program(completion, decoding, completer, forced=forced)
         spent += completion.usage
         code = reading + _without_indent(completion.text)
-        conversion = find_missing_conversion(code, turn.hidden) or find_missing_amounts(
-            code, turn.hidden, turn.question
+        conversion = (
+            find_missing_merge(code, turn.hidden)
+            or find_missing_conversion(code, turn.hidden)
+            or find_missing_amounts(code, turn.hidden, turn.question)
         )
         if conversion is None or finish != "stop" or attempt == MAX_CONVERSIONS:
             break
@@ -103,7 +125,7 @@ async def _converted_program(
             code = reading + conversion.line + code.removeprefix(reading)
             break
         reading += conversion.line
-    return DecodedProgram(code, finish, spent)
+    return DecodedProgram(with_summed_column(code, turn.question, turn.hidden), finish, spent)
 
 
 async def _decode_program(

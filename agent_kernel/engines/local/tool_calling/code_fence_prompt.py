@@ -17,8 +17,8 @@ from agent_kernel.core.messages import Message, ToolCall, corrected_call, correc
 from agent_kernel.core.programs.answer_form import slots_of, unusable_value
 from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
-from agent_kernel.core.programs.question_coverage import select_named_values
 from agent_kernel.core.programs.syntax_tree import parse
+from agent_kernel.core.programs.table_facts import select_named_values
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     asks_for_form,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_kernel.core.file_facts.text_file import FileHead, describe_text_file
+from agent_kernel.core.file_facts.text_file import FileHead, describe_file, text_file_facts
 from agent_kernel.core.messages import Message, ToolCall, assistant, tool_result, user
 from agent_kernel.core.protocols import CallChunk, EngineRequest, TextChunk, ToolSpec
 from agent_kernel.engines.local.tool_calling.code_fence_file_loading import reading_lines
@@ -95,12 +95,12 @@ LOG = "\n".join(
     ],
 )
 def test_a_log_is_read_as_a_table_and_as_lines_if_the_question_is_about_lines(question: str, begins: str) -> None:
-    facts = [f"Files: {describe_text_file('app.log', FileHead(LOG, True, len(LOG)))}"]
+    facts = [f"Files: {describe_file('app.log', text_file_facts('app.log', FileHead(LOG, True, len(LOG))))}"]
     assert reading_lines(question, facts, []).startswith(begins)
 
 
 def test_code_selects_the_rows_that_the_words_of_a_question_mean() -> None:
-    facts = [f"Files: {describe_text_file('app.log', FileHead(LOG, True, len(LOG)))}"]
+    facts = [f"Files: {describe_file('app.log', text_file_facts('app.log', FileHead(LOG, True, len(LOG))))}"]
     assert Exchange(["Count the errors of app.log."], facts).reading.endswith(
         "\napp_errors = app[app['level'] == 'ERROR']\n"
     )
@@ -111,7 +111,7 @@ def test_code_selects_the_rows_that_the_words_of_a_question_mean() -> None:
 def test_the_values_of_another_table_select_no_rows_of_the_file() -> None:
     facts = [
         "Variables: jobs: DataFrame 9 rows x 2 columns: n int64, state str\n    state values: failed, waiting",
-        f"Files: {describe_text_file('app.log', FileHead(LOG, True, len(LOG)))}",
+        f"Files: {describe_file('app.log', text_file_facts('app.log', FileHead(LOG, True, len(LOG))))}",
     ]
     reading = Exchange(["Which errors of app.log have a job in jobs that is Failed?"], facts).reading
     assert "app_errors = " in reading
@@ -134,7 +134,7 @@ QUOTED = st.lists(
 def test_the_line_for_any_log_reads_it(said: list[str], form: str) -> None:
     texts = [form.format(f"2025-01-{day:02} 10:00:00", said[day % len(said)]) for day in range(1, 29)]
     text = "\n".join(texts)
-    facts = describe_text_file("app.log", FileHead(text, True, len(text.encode())))
+    facts = describe_file("app.log", text_file_facts("app.log", FileHead(text, True, len(text.encode()))))
     line = reading_lines("What does app.log say?", [f"Files: {facts}"], [])
     variables: dict[str, object] = {"pd": pd, "open": lambda name: io.StringIO(text)}
     exec(line, variables)

@@ -17,6 +17,8 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     unchanged_function,
     with_check,
     with_inclusive_bins,
+    with_result_name,
+    without_unrelated_gaps,
     without_zeros_for_missing,
 )
 from agent_kernel.notebook.kernel.variable_summary import summary
@@ -303,3 +305,36 @@ def test_missing_values_are_no_zeros_in_a_mean_unless_the_question_says_so(
     question: str, code: str, expected: str | None
 ) -> None:
     assert without_zeros_for_missing(code, question) == (code if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("question", "subset"),
+    [
+        ("What is the mean of the miles per gallon? Ignore missing values.", "['Miles_per_Gallon']"),
+        ("What is the mean of the miles per gallon where the horsepower is known?", None),
+        ("What is the mean of the miles per gallon of the complete rows?", None),
+    ],
+)
+def test_rows_are_not_dropped_for_a_column_that_has_nothing_to_do_with_the_question(
+    question: str, subset: str | None
+) -> None:
+    code = "t = t.dropna(subset={})\nprint(t['Miles_per_Gallon'].mean())"
+    both = "['Miles_per_Gallon', 'Horsepower']"
+    assert without_unrelated_gaps(code.format(both), question) == code.format(subset or both)
+    other = code.format(both) + "\nprint(t['Horsepower'].max())"
+    assert without_unrelated_gaps(other, question) == other
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        ("Make a pivot and keep it as piv", "p = t.pivot()\nprint(p)", "p = t.pivot()\npiv = p\nprint(piv)"),
+        ("A table named best, please.", "t.head(3)", "best = t.head(3)\nbest"),
+        ("Store the sums in `sums`.", "sums = t.sum()\nprint(sums)", None),
+        ("Save it as sums.csv", "print(t.sum())", None),
+        ("Keep it in memory.", "print(t.sum())", None),
+        ("Keep it as piv", "print(f'{t}')", None),
+    ],
+)
+def test_a_result_gets_the_name_that_the_question_gives(question: str, code: str, expected: str | None) -> None:
+    assert with_result_name(code, question) == (code if expected is None else expected)

@@ -229,7 +229,7 @@ async def test_a_second_try_that_lacks_the_same_name_is_sampled_anew() -> None:
 async def test_a_program_that_does_not_set_the_variable_that_the_question_names_is_sampled_anew(
     question: str, programs: int
 ) -> None:
-    backend = ScriptedBackend(chat_templates.PLAIN, ["print(sum(a))\n```", "total = sum(a)\n```"])
+    backend = ScriptedBackend(chat_templates.PLAIN, ["print('done')\n```", "total = sum(a)\n```"])
     request = EngineRequest((user(question),), (PYTHON,), tool_choice="python")
     await chunks_of(Fence(), backend.completer(), request)
     assert len(backend.submitted) == programs

@@ -1,0 +1,51 @@
+"""Reads the columns and values of a table from the facts about it, which are the description that the model is shown.
+The functions have no side effects."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+MAX_QUESTION = 4_000
+"""Maximum number of characters of a question that are searched."""
+COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
+"""Matches the columns and their types in the description of a table or a file."""
+VALUES = re.compile(r"^[ \t]*(?P<label>\S.*?) values: (?P<values>\S.*)$", re.MULTILINE)
+"""Matches the distinct values of a column in the description of a table or a file."""
+MIN_VALUE = 4
+"""A value with fewer characters is often an ordinary word of a question."""
+
+
+def column_labels(facts: Sequence[str]) -> list[str]:
+    """Return the labels of the columns that ``facts``, the descriptions of tables and files, list."""
+    listed = [column for text in facts for match in COLUMNS.finditer(text) for column in match[1].split(", ")]
+    labels = (column.rpartition(" ")[0].strip() for column in listed)
+    return list(filter(None, labels))
+
+
+def column_values(facts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield each column whose distinct values the facts list, with these values as a text without line ends and
+    carriage returns. The text becomes a comment in a program, and Python ends a comment at either of them."""
+    for match in (match for text in facts for match in VALUES.finditer(text)):
+        yield match["label"], " ".join(match["values"].split())
+
+
+def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
+    """Return a statement for each value of a column that the question names in another form, which selects its rows:
+    ``app_errors = app[app['level'] == 'ERROR']``. ``table`` is the variable with the table."""
+    labels, lines = column_labels(facts), {}
+    for label, value in ((label, value) for label, text in column_values(facts) for value in text.split(", ")):
+        word = word_for(question[:MAX_QUESTION], value) if label in labels and len(value) >= MIN_VALUE else ""
+        name = f"{table}_{word.lower()}"
+        # A value that ends with dots is the beginning of a longer one.
+        if word not in ("", value) and name.isidentifier() and not value.endswith("..."):
+            lines[name] = f"{name} = {table}[{table}[{label!r}] == {value!r}]\n"
+    return "".join(lines.values())
+
+
+def word_for(text: str, value: str) -> str:
+    """Return the word of the text that is the value, also in another form: "errors" for ERROR, "viewed" for view.
+    Return an empty string if there is none."""
+    ending = "(?:e?s|e?d|ings?)?" if value.isalpha() else ""
+    match = re.search(rf"(?<![\w'./-]){re.escape(value)}{ending}(?![\w'/-]|\.\w)", text, re.IGNORECASE)
+    return match[0] if match else ""

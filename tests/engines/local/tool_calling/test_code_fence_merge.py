@@ -1,0 +1,46 @@
+"""Tests which programs lack the merge of their tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge
+
+READS = "sales = pd.read_csv('sales.csv')\ngoods = pd.read_csv('goods.csv')\n"
+LINE = "sales_merged = sales.merge(goods.drop_duplicates('id'), left_on='good', right_on='id', how='left')"
+FACTS = [f"Files: sales.csv: CSV read by ...\nsales and goods have common values. Merge them first: {LINE}"]
+
+
+@pytest.mark.parametrize(
+    ("code", "is_missing"),
+    [
+        ("print((sales['n'] * goods['price']).sum())", True),
+        ("print((sales[sales['n'] > 1]['n'] * goods['price'].head(3)).sum())", False),
+        ("print(sales['n'].sum())", True),
+        ("print(sales['n'].sum(), goods['price'].mean())", False),
+        ("print(sales[sales['good'].isin(goods['id'])])", False),
+        ("both = pd.merge(sales, goods)\nprint(both['n'] * both['price'])", False),
+        ("print(sales_merged['n'].sum())", True),
+    ],
+)
+def test_a_program_that_combines_two_tables_without_their_merge_gets_it(code: str, is_missing: bool) -> None:
+    missing = find_missing_merge(READS + code, FACTS)
+    assert (missing.line if missing else "") == (f"{LINE}\n" if is_missing else "")
+
+
+def test_a_file_that_the_program_does_not_read_is_not_merged() -> None:
+    assert find_missing_merge("sales = pd.read_csv('sales.csv')\nprint(sales['n'].sum())", FACTS) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sales_merged = sales.merge(goods.drop_duplicates(open('x').read()), on='id')",
+        "sales_merged = __import__('os').system('id')",
+        "sales_merged = sales.merge(goods.to_pickle('x'), on='id')",
+        "sales_merged = sales.merge(other, on='id')",
+    ],
+)
+def test_only_a_line_that_does_nothing_but_merge_these_tables_is_added(line: str) -> None:
+    facts = [FACTS[0].replace(LINE, line)]
+    assert find_missing_merge(READS + "print(sales['n'].sum())", facts) is None
