@@ -23,6 +23,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     with_inclusive_bins,
     without_zeros_for_missing,
 )
+from agent_kernel.engines.local.tool_calling.code_fence_percentages import with_fractions_of_percentages
 
 MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
@@ -77,7 +78,7 @@ async def write_program(
         program = replace(program, usage=program.usage + completion.usage)
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
-    code = rewrite_mistakes(code)
+    code = with_fractions_of_percentages(rewrite_mistakes(code), turn.hidden)
     for rewrite in (with_named_functions, with_named_options, with_inclusive_bins, without_zeros_for_missing):
         code = rewrite(code, turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
