@@ -26,8 +26,8 @@ def with_fractions_of_percentages(code: str, hidden: Sequence[str]) -> str:
     if not facts or IS_DIVIDED.search(code):
         return code
     program = ParsedProgram(code)
-    labels = {fact["label"] for fact in facts}
     names = {fact["name"] for fact in facts}
+    labels = {fact["label"] for fact in facts} | names
     for target, value in program.assignments:
         if isinstance(target, ast.Name) and CONVERTS.search(program.source(value)) and _uses(value, names, labels):
             names.add(target.id)

@@ -26,6 +26,8 @@ CONVERSION = "discount_percent = pd.to_numeric(orders['discount'].str.replace(r'
         "share = orders['discount'].str.rstrip('%').astype(float)\ntotal = (orders['price'] * (1 - share)).sum()",
         "orders = orders.copy()\norders['discount'] = orders['discount'].str.rstrip('%').astype(float)\n"
         "total = (orders['price'] * (1 - orders['discount'])).sum()",
+        "orders = orders.assign(discount_percent=orders['discount'].str.rstrip('%').astype(float))\n"
+        "total = (orders['price'] * (1 - orders['discount_percent'])).sum()",
         CONVERSION + "total = (orders.price * (1 - discount_percent / 100)).sum()",
     ],
 )
