@@ -115,10 +115,10 @@ async def _ask(
         saved: list[Path] = []
         try:
             if args.output_dir is not None:
-                await save_files(runtime, key, answer.files, args.output_dir, saved)
+                await save_files(runtime, key, answer, args.output_dir, saved)
         finally:  # the answer is shown, also if a file cannot be written
             if args.json:
-                files = [str(path) for path in saved] or [file["name"] for file in answer.files]
+                files = [str(path) for path in saved] or answer.file_names
                 print(json.dumps(answer.to_json() | {"turn": turn, "session": key.id, "files": files}))
             else:
                 answer.close(saved)
