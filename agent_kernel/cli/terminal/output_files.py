@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from agent_kernel.cli.terminal.terminal_answer import TerminalAnswer
 from agent_kernel.core.session import SessionKey
+
+
+def make_writable_directory(directory: Path) -> None:
+    """Make the directory, unless it exists. Raises OSError with its path if no file can be created in it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(directory)) from error
 
 
 async def save_files(runtime: Any, key: SessionKey, answer: TerminalAnswer, directory: Path, saved: list[Path]) -> None:

@@ -300,6 +300,14 @@ def test_a_file_in_the_place_of_the_output_directory_is_an_error_before_the_turn
     assert scripted("sessions", "--json").json == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody can create a file in /proc, not even root")
+def test_an_output_directory_that_cannot_be_written_is_an_error_before_the_turn(scripted: Command) -> None:
+    ended = scripted("ask", "table", "-o", "/proc")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("agent-kernel: /proc: ")
+    assert scripted("sessions", "--json").json == []
+
+
 def test_a_directory_is_not_an_input_file(scripted: Command, tmp_path: Path) -> None:
     ended = scripted("ask", "six times seven", "-f", str(tmp_path))
     assert (ended.status, ended.err) == (1, f"agent-kernel: {tmp_path} is not a regular file.\n")
