@@ -179,6 +179,11 @@ class CallChunk:
     call: ToolCall
 
 
+THINKING = "thinking"
+"""The stage of a WaitChunk after a wait: the model works on the request. A turn shows the last stage until there is
+output, and the first output of a small machine can take minutes."""
+
+
 @dataclass(frozen=True, slots=True)
 class WaitChunk:
     """Reports that there is no output yet: the model is loading (``fraction`` 0 to 1, or None), or the request waits at

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 
-from agent_kernel.core.protocols import Chunk, Engine, EngineRequest, WaitChunk
+from agent_kernel.core.protocols import THINKING, Chunk, Engine, EngineRequest, WaitChunk
 
 NEAR = 10
 """Calls at this position or nearer to the front report every change of their position. Calls further back report a move
@@ -114,14 +114,18 @@ class FairQueue:
         queue."""
         with self.ticket(user, number, engine) as ticket:
             arrived()
+            has_waited = False
             async with aclosing(ticket.positions()) as positions:
                 async for position in positions:
+                    has_waited = True
                     yield WaitChunk(OF_OTHERS if self._is_full else OTHER_MODEL, position=position)
             if self._replacing is ticket and (before := self._in_memory) is not None:
                 yield WaitChunk(f"unloading {before.info().model}")
                 await before.aclose()
                 self._in_memory, self._replacing = engine, None
                 self._advance()
+            if has_waited:
+                yield WaitChunk(THINKING)
             async with aclosing(engine.stream(request)) as chunks:
                 async for chunk in chunks:
                     if ticket.waits_in_engine or isinstance(chunk, WaitChunk):

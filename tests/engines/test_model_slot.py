@@ -71,6 +71,12 @@ async def test_another_model_waits_until_the_first_has_nothing_to_do(pair: tuple
     assert all(any(isinstance(chunk, TextChunk) for chunk in chunks) for chunks in answers)
 
 
+async def test_a_call_whose_turn_has_come_no_longer_waits(pair: tuple[SlottedEngine, SlottedEngine]) -> None:
+    first, second = await asyncio.gather(answer(pair[0]), answer(pair[1]))
+    assert [chunk for chunk in first if isinstance(chunk, WaitChunk)] == []
+    assert [chunk for chunk in second if isinstance(chunk, WaitChunk)][-1] == WaitChunk("thinking")
+
+
 async def test_a_reader_that_leaves_gives_up_its_place(pair: tuple[SlottedEngine, SlottedEngine]) -> None:
     first = asyncio.create_task(answer(pair[0]))
     await asyncio.sleep(0)

@@ -20,7 +20,7 @@ from agent_kernel.cli.base.store_access import LOCAL
 from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval, explain_missing_tools
 from agent_kernel.cli.terminal.input_files import STDIN, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import read_reply_beside_output
-from agent_kernel.cli.terminal.output_files import save_files
+from agent_kernel.cli.terminal.output_files import make_writable_directory, save_files
 from agent_kernel.cli.terminal.standard_input import (
     NO_DATA,
     PipedData,
@@ -65,7 +65,7 @@ def ask(args: argparse.Namespace) -> int:
         if not question.strip():
             raise InvalidRequest("The question is empty.")
         if args.output_dir is not None:
-            args.output_dir.mkdir(parents=True, exist_ok=True)  # an error stops the command before the turn starts
+            make_writable_directory(args.output_dir)  # an error stops the command before the turn starts
         settings = settings_of(args)
         if missing := explain_missing_tools(args.allow, settings):
             _say(missing)
@@ -115,10 +115,10 @@ async def _ask(
         saved: list[Path] = []
         try:
             if args.output_dir is not None:
-                await save_files(runtime, key, answer.files, args.output_dir, saved)
+                await save_files(runtime, key, answer, args.output_dir, saved)
         finally:  # the answer is shown, also if a file cannot be written
             if args.json:
-                files = [str(path) for path in saved] or [file["name"] for file in answer.files]
+                files = [str(path) for path in saved] or answer.file_names
                 print(json.dumps(answer.to_json() | {"turn": turn, "session": key.id, "files": files}))
             else:
                 answer.close(saved)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from agent_kernel.cli.base.command import argument
 from agent_kernel.cli.terminal.line_reader import ReadReply
@@ -23,6 +23,8 @@ ALLOW = argument(
 ANYBODY = frozenset({"*"})
 """The kinds of calls about which a terminal's turn asks. Without a user the answer is no, with a reason."""
 
+MAX_REPLIES = 3
+"""Number of replies after which the answer is no, if the user gives none of the offered ones."""
 NO_WEB = "the model has no web tools, because the setting web is off. To turn it on, set AGENT_KERNEL_WEB=duckduckgo."
 
 
@@ -64,10 +66,22 @@ class CallApproval:
             return Answer("deny", message="nobody can answer here", shown=request.shown)
         session = "session" in request.remember
         question = f"Run it? [y]es, [n]o{', [s] yes for this conversation' if session else ''}: "
-        reply = (await self._read_reply(question)).strip().lower()
-        if session and reply in ("s", "session"):
+        reply = await _read_offered(self._read_reply, question, ("yes", "no", *(("session",) if session else ())))
+        if reply == "session":
             return Answer("approve", remember="session", shown=request.shown)
-        return Answer("approve" if reply in ("y", "yes") else "deny", shown=request.shown)
+        return Answer("approve" if reply == "yes" else "deny", shown=request.shown)
+
+
+async def _read_offered(read_reply: ReadReply, question: str, words: Sequence[str]) -> str:
+    """Ask the question, again after a reply that begins none of the ``words``, and return the word of the reply. Return
+    "no" for an empty reply, such as Ctrl-C gives, and after MAX_REPLIES."""
+    for _ in range(MAX_REPLIES):
+        reply = (await read_reply(question)).strip().lower()
+        if not reply:
+            break
+        if word := next((word for word in words if word.startswith(reply)), ""):
+            return word
+    return "no"
 
 
 def _group(request: ApprovalRequired) -> str:

@@ -168,7 +168,7 @@ class Conversation:
         saved: list[Path] = []
         try:
             if self._args.output_dir is not None:
-                await save_files(self._runtime, self.key, answer.files, self._args.output_dir, saved)
+                await save_files(self._runtime, self.key, answer, self._args.output_dir, saved)
         except OSError as error:
             self._lines.say(f"agent-kernel: {error.filename}: {error.strerror}.")
         return saved

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import base64
 import json
+import mimetypes
+import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
@@ -28,6 +31,7 @@ from agent_kernel.core.events import (
     TurnStarted,
 )
 from agent_kernel.core.files import describe_files
+from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import TurnRequest
 
@@ -39,6 +43,8 @@ MAX_OUTPUT = 10_000
 """How many of the last characters that a call has printed are shown if the user stops it."""
 FILES = f"\n{describe_files(())}\n"
 """Separates the output of a call from the description of its files, which is for the model and has their ids."""
+FIGURES_SHOWN = re.compile(r"^\[\d+ figure\(s\) shown\]$\n?", re.MULTILINE)
+"""Matches the note for the model about the figures that a call has drawn. A terminal does not show them."""
 # All commands that run a turn in the terminal take these arguments.
 SESSION = argument("-s", "--session", default="", help="id of the conversation to continue or begin (default: new)")
 MODEL = argument(
@@ -105,6 +111,25 @@ class TerminalAnswer:
         self._facts: dict[str, Any] = {"model": "", "usage": {}, "error": None}
         self.state = ""
         self.files: list[dict[str, Any]] = []
+        self._drawn: list[tuple[str, str, bytes]] = []
+        """The pictures that calls have displayed: the call's id, the MIME type and the bytes."""
+        self._calls_with_pictures: set[str] = set()
+        """The calls that have saved a picture as a file."""
+
+    @property
+    def figures(self) -> list[tuple[str, bytes]]:
+        """File names and bytes of the pictures that calls have displayed. Those of a call that saved a picture itself
+        are left out, because they are usually the same."""
+        drawn = [(mime, data) for call, mime, data in self._drawn if call not in self._calls_with_pictures]
+        return [
+            (f"figure{'' if number == 1 else f'-{number}'}{mimetypes.guess_extension(mime) or ''}", data)
+            for number, (mime, data) in enumerate(drawn, 1)
+        ]
+
+    @property
+    def file_names(self) -> list[str]:
+        """The names of the files of the turn and of its figures."""
+        return [*(file["name"] for file in self.files), *(name for name, _ in self.figures)]
 
     def show(self, body: EventBody) -> None:
         match body:
@@ -131,12 +156,10 @@ class TerminalAnswer:
                 self._output = (self._output + text)[-MAX_OUTPUT:]
                 last = self._output.rstrip().rpartition("\n")[2]
                 self._progress(f"{self._name} runs ... {last}")
-            case CallFinished(_, name, status, text, seconds):
-                self._output = ""
-                output = text.rpartition(FILES)[0] if body.files else text  # files are named at the end of the turn
-                self._line(f"{name}: {status} after {seconds:.1f} s\n{_indent(output)}".rstrip())
-            case FileProduced(_, file):
-                self.files.append(dict(file))
+            case CallFinished():
+                self._finish_call(body)
+            case FileProduced(call, file):
+                self._add_file(call, file)
             case Notice(_, text):
                 self._line(text)
             case TurnFinished(state, reason, _, usage, error):
@@ -147,6 +170,19 @@ class TerminalAnswer:
                     self._end_text()
                     ended = "failed" if state == "failed" else f"was {state}"
                     self._line(f"agent-kernel: the turn {ended}{f': {reason}' if reason else ''}", always=True)
+
+    def _finish_call(self, body: CallFinished) -> None:
+        self._output = ""
+        pictures = [one for one in body.media if one["mime"] in VISIBLE_IMAGE_TYPES and one.get("data")]
+        self._drawn += [(body.call, one["mime"], base64.b64decode(one["data"])) for one in pictures]
+        output = body.text.rpartition(FILES)[0] if body.files else body.text  # files are named at the end of the turn
+        output = FIGURES_SHOWN.sub("", output) if pictures else output
+        self._line(f"{body.name}: {body.status} after {body.seconds:.1f} s\n{_indent(output)}".rstrip())
+
+    def _add_file(self, call: str, file: Mapping[str, Any]) -> None:
+        self.files.append(dict(file))
+        if (mimetypes.guess_type(file["name"])[0] or "").startswith("image/"):
+            self._calls_with_pictures.add(call)
 
     def show_question(self, request: ApprovalRequired, denial: str) -> None:
         """Show what a call wants to run, before the user is asked; or ``denial``, if nobody can be asked."""
@@ -174,8 +210,8 @@ class TerminalAnswer:
             print(multiline(self._text.strip()), file=self._out)
         for path in saved:
             self._line(f"Saved {path}", always=True)
-        if self.files and not saved:
-            names = ", ".join(file["name"] for file in self.files)
+        if self.file_names and not saved:
+            names = ", ".join(self.file_names)
             self._line(f"The turn produced {names}. To save such files, add -o DIR.", always=True)
 
     def to_json(self) -> dict[str, Any]:

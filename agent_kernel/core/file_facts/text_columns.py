@@ -60,7 +60,8 @@ def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
     folded = {text.strip().casefold() for text in texts}
     problem, line = "holds text", ""
     if numbers := _numbers_from(place, texts, mixed=mixed):
-        line = f"{name}_number = {numbers}"
+        # "10%" becomes 10. The name tells the model and the user that it is not the fraction 0.1.
+        line = f"{name}_{'percent' if any('%' in text for text in texts) else 'number'} = {numbers}"
     elif len(days) == len(texts) and any(int(match["day"]) > 12 or "." in match[0] for match in days):
         line = f"{name}_date = pd.to_datetime({place}, dayfirst=True)"
     elif not mixed and _are_times(texts):

@@ -22,7 +22,19 @@ from agent_kernel.core.version import __version__
 from tests.cli.conftest import Command
 from tests.cli.terminal.pseudo_terminal import Terminal
 
+TWO_FIGURES = """\
+import matplotlib.pyplot as plt
+for n in (1, 2):
+    plt.plot([n, 2])
+    plt.show()"""
+SAVED_FIGURE = """\
+import matplotlib.pyplot as plt
+plt.plot([1, 2])
+plt.savefig("chart.png")
+plt.show()"""
 SCRIPT: list[dict[str, Any]] = [
+    {"text": "", "calls": [{"name": "python", "arguments": {"code": TWO_FIGURES}}], "when": "draw"},
+    {"text": "", "calls": [{"name": "python", "arguments": {"code": SAVED_FIGURE}}], "when": "chart"},
     {"text": "I look.", "calls": [{"name": "python", "arguments": {"code": "print(6 * 7)"}}], "when": "times"},
     {
         "text": "",
@@ -81,6 +93,20 @@ def test_files_are_given_along_and_those_of_the_turn_are_saved_without_overwriti
     missing = scripted("ask", "see", "-f", str(tmp_path / "none.csv"))
     assert (missing.status, "There is no file" in missing.err) == (1, True)
     assert scripted("ask", "see", "-f", str(tmp_path)).status == 1
+
+
+def test_a_figure_that_the_code_only_shows_is_named_and_saved(scripted: Command, tmp_path: Path) -> None:
+    err = scripted("ask", "draw twice").err
+    assert "The turn produced figure.png, figure-2.png. To save such files, add -o DIR." in err
+    assert "shown]" not in err, "a terminal shows no figure"
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    out = tmp_path / "out"
+    ended = scripted("ask", "draw twice", "-o", str(out))
+    assert f"Saved {out / 'figure.png'}\nSaved {out / 'figure-2.png'}" in ended.err
+    assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in ("figure.png", "figure-2.png"))
+    ended = scripted("ask", "save a chart", "-o", str(out))
+    assert f"Saved {out / 'chart.png'}" in ended.err
+    assert len(list(out.iterdir())) == 3, "the code has saved its figure itself"
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
@@ -271,6 +297,14 @@ def test_a_file_in_the_place_of_the_output_directory_is_an_error_before_the_turn
     (tmp_path / "out").touch()
     ended = scripted("ask", "table", "-o", str(tmp_path / "out"))
     assert (ended.status, ended.err) == (1, f"agent-kernel: {tmp_path / 'out'}: File exists.\n")
+    assert scripted("sessions", "--json").json == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="nobody can create a file in /proc, not even root")
+def test_an_output_directory_that_cannot_be_written_is_an_error_before_the_turn(scripted: Command) -> None:
+    ended = scripted("ask", "table", "-o", "/proc")
+    assert (ended.status, ended.out) == (1, "")
+    assert ended.err.startswith("agent-kernel: /proc: ")
     assert scripted("sessions", "--json").json == []
 
 

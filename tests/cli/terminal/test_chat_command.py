@@ -129,6 +129,21 @@ def test_a_person_decides_about_a_call(
     assert one.end() == 0
 
 
+@pytest.mark.parametrize(("replies", "status"), [(("xy", "Ye"), "success"), (("x", "x", "x"), "denied")])
+def test_a_reply_that_is_none_of_the_offered_ones_is_asked_for_again(
+    terminal: Callable[..., Terminal], replies: tuple[str, ...], status: str
+) -> None:
+    one = terminal(AGENT_KERNEL_PERMISSION="ask")
+    one.wait_for(">")
+    one.type("six times seven\r")
+    for reply in replies:
+        one.wait_for("Run it?")
+        one.type(f"{reply}\r")
+    one.wait_for(f"python: {status}")
+    one.wait_for(">")
+    assert one.end() == 0
+
+
 @pytest.mark.parametrize("word", ["exit", "quit", "/exit", "/quit"])
 def test_the_words_that_end_other_programs_end_the_conversation(
     scripted: Command, terminal: Callable[..., Terminal], word: str

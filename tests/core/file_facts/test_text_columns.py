@@ -58,3 +58,8 @@ def test_a_column_whose_name_is_no_name_of_a_variable_is_converted_under_one_tha
     fact = describe_conversion("df", "price (EUR)", ["1 €", "2 €"])
     assert "price__EUR__number = pd.to_numeric(df['price (EUR)']" in fact
     assert "column_2020_number = pd.to_numeric(df['2020']" in describe_conversion("df", "2020", ["1 €", "2 €"])
+
+
+@pytest.mark.parametrize("cells", [["10%", "0%"], ["12.5 %", "3 %", "none"], ["5%", "10"]])
+def test_the_numbers_of_percentages_have_a_name_that_says_so(cells: list[object]) -> None:
+    assert "Convert it first: discount_percent = pd.to_numeric(" in describe_conversion("df", "discount", cells)

@@ -206,6 +206,8 @@ function stageText(stage: string): string {
       return trans.__("loading the weights");
     case "warming up":
       return trans.__("warming up");
+    case "thinking":
+      return trans.__("thinking");
     default: {
       const [, programs] = /^comparing (\d+) programs$/.exec(stage) ?? [];
       return programs ? trans.__("comparing %1 programs", programs) : stage;

@@ -262,7 +262,7 @@ function UnfinishedTurn({ entry, turn }: { entry: Entry; turn: TurnView }) {
 function WaitingLine({ turn }: { turn: TurnView }) {
   if (turn.state !== "open") return null;
   const left = describeLeftOut(turn);
-  const quiet = !turn.waiting && turn.blocks.length > 0;
+  const quiet = !turn.waiting && turn.blocks.some((block) => block.kind !== "notice");
   return (
     <>
       {left && <p class="ak-quiet">{left}</p>}

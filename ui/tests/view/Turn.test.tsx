@@ -111,6 +111,17 @@ test("a turn that waits says for what", () => {
   expect(stage.find("progress").getAttribute("value")).toBe("0.25");
 });
 
+test("a turn that has only a notice so far says that the model thinks", () => {
+  stage.show(
+    more(
+      turnOf("t"),
+      ["turn.started", { model: "m", local: true, where: "in process", host: "" }],
+      ["state.lost", { reason: "The kernel is new: variables of earlier turns are gone." }],
+    ),
+  );
+  expect(stage.find(".ak-waiting").textContent).toBe("Thinking");
+});
+
 test("a turn whose context did not fit says what was left out", () => {
   stage.show(more(turnOf("t"), ["context", { messages: 9, dropped: 6, shortened: 1, summary: true }], over()));
   expect(stage.find(".ak-quiet").textContent).toBe(

@@ -32,6 +32,7 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     without_unrelated_gaps,
     without_zeros_for_missing,
 )
+from agent_kernel.engines.local.tool_calling.code_fence_percentages import with_fractions_of_percentages
 
 REWRITES = (
     with_named_functions,
@@ -96,7 +97,7 @@ async def write_program(
         program = replace(program, usage=program.usage + completion.usage)
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
-    code = rewrite_mistakes(code)
+    code = with_fractions_of_percentages(rewrite_mistakes(code), turn.hidden)
     for rewrite in REWRITES:
         code = rewrite(code, turn.question)
     code = with_kept_variables(code, turn.question, turn.variables)

@@ -12,7 +12,7 @@ from typing import Any
 
 from agent_kernel.core.errors import AgentKernelError, EngineCrashed, OutOfMemory, refuse_fields
 from agent_kernel.core.messages import Usage
-from agent_kernel.core.protocols import Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk
+from agent_kernel.core.protocols import THINKING, Chunk, EndChunk, EngineInfo, EngineRequest, WaitChunk
 from agent_kernel.engines.local.backend import LoadOptions
 from agent_kernel.engines.local.catalog import catalog
 from agent_kernel.engines.local.catalog.catalog_entry import KINDS
@@ -285,6 +285,7 @@ class LocalEngine:
         if loading.cancelled():
             raise self._left or EngineCrashed("The engine was closed while the model was loading.")
         loading.result()
+        yield WaitChunk(THINKING)
 
     async def _load(self) -> None:
         await self._drop()

@@ -81,6 +81,7 @@ async def test_loading_is_told_stage_by_stage(engine: LocalEngine) -> None:
     stages = [chunk.stage for chunk in await chunks_of(engine, user("Hi")) if isinstance(chunk, WaitChunk)]
 
     assert "loading the weights" in stages
+    assert stages[-1] == "thinking", "a turn shows the last stage until the first text, which can take minutes"
     assert engine.info().state == "ready"
 
 
