@@ -16,8 +16,8 @@ from pathlib import Path
 from agent_kernel.cli.base.command import CACHE_DIR, JSON, Command, argument, exclusive, group, settings_of
 from agent_kernel.cli.base.output import Column, printable, show
 from agent_kernel.core.errors import EngineError, InvalidRequest
+from agent_kernel.core.process_directory import ProcessDirectory
 from agent_kernel.core.settings import SETTINGS
-from agent_kernel.core.storage_locations import ProcessDirectory
 from agent_kernel.core.version import __version__
 from agent_kernel.evaluation.comparison import Comparison, compare, summarize
 from agent_kernel.evaluation.dabench import QUESTIONS, load_dabench
