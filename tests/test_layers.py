@@ -220,7 +220,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "jupyter_ext.services": (
         "core jupyter_ext.auth jupyter_ext.monitoring jupyter_ext.notebooks jupyter_ext.push jupyter_ext.quotas "
-        "jupyter_ext.turns sandbox.host sessions.store turn",
+        "jupyter_ext.turns sandbox.host turn",
         "jupyter_server",
     ),
     "jupyter_ext.turns": (
