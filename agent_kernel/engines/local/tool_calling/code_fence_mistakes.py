@@ -1,7 +1,7 @@
 """Finds mistakes in a small model's program that raise no error. The program prints many rows although the question
-asks for one value; it computes with a column of text as if it contained numbers; it replaces missing values by zeros
-before it computes a mean; it defines a function again without a change; or it defines a function that does not return
-the result of the question's example. The functions have no side effects.
+asks for one value; it computes with a column of text as if it contained numbers; it defines a function again without a
+change; or it defines a function that does not return the result of the question's example. The functions have no side
+effects.
 
 The description of a table, in the hidden context of a question, contains the lines that convert such columns (see
 ``text_columns``).
@@ -15,7 +15,6 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column
 from agent_kernel.core.programs.syntax_tree import names_in, parse_or_empty
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import EACH, rows_of
 
@@ -59,15 +58,6 @@ ASKS_FOR_AMOUNTS = re.compile(
     re.IGNORECASE,
 )
 """Finds words in a question that ask for amounts of money."""
-MAX_QUESTION = 4_000
-CHANGED_BY_ZEROS = re.compile(r"\.(?:mean|median|std|var|min|idxmin|quantile|describe|agg)\(")
-"""Matches code that computes a statistic whose value zeros change."""
-ABOUT_MISSING = re.compile(
-    r"\b(?:missing|empty|blank|null|nan|none|unknown|fill\w*|zeros?|treat\w*|consider\w*|fehl\w+|leere?|manquant\w*|vides?"
-    r"|faltan\w*|vac[ií]\w*)\b|\b0\b",
-    re.IGNORECASE,
-)
-"""Finds words with which a question says what to do with missing values."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime|timedelta)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
@@ -113,8 +103,6 @@ RESULT_NAME = re.compile(
 )
 """Finds the name that a question gives to a result."""
 UNDEFINED = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
-RANGE = re.compile(r"(?<![\w.,-])(\d+)(?: to | bis |-|–| à | a )(\d+)(?![\w-]|[.,]\d)")
-"""Finds a range of whole numbers in a question."""
 LITERAL = r"""-?\d+(?:\.\d+)?|'[^'\n]*'|"[^"\n]*"|\[[^\[\]\n]*\]|\([^()\n]*\)|\{[^{}\n]*\}|True|False|None"""
 EXAMPLE = re.compile(
     r"(?<![\w.])(?P<call>(?P<name>[A-Za-z_]\w*)\((?:[^()\n]|\([^()\n]*\))*\))[^(\n]{0,60}?"
@@ -176,63 +164,6 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingLine | N
         converts = all(any(map(cure.search, lines)) for cure in CURES[fact["problem"]])
         if any(map(uses.search, lines)) and not converts and line not in code:
             return MissingLine(line, is_named=False)
-    return None
-
-
-def with_inclusive_bins(code: str, question: str) -> str:
-    """Return the code with its calls of ``pd.cut`` corrected, so that both ends of each range in the question ("0 to
-    17, 18 to 39") belong to the range. With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end
-    falls into the wrong range."""
-    ranges = [(int(low), int(high)) for low, high in RANGE.findall(question)]
-    if len(ranges) < 2 or ".cut(" not in code:
-        return code
-    lows, highs = {low for low, _ in ranges}, {high for _, high in ranges}
-    program = ParsedProgram(code)
-    edits: list[Edit] = []
-    for call in program.nodes:
-        if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".cut"):
-            continue
-        options = {keyword.arg: keyword.value for keyword in call.keywords}
-        bins = call.args[1] if len(call.args) > 1 else options.get("bins")
-        if isinstance(bins, ast.Name):
-            bins = _assigned_value(program, bins.id)
-        if not isinstance(bins, ast.List) or not bins.elts:
-            continue
-        edges = [(program.span(edge), ast.unparse(edge)) for edge in bins.elts[1:]]
-        inner = {int(text) for _, text in edges if text.isdecimal()}
-        end = program.span(call)[1] - 1
-        if "right" in options and ast.unparse(options["right"]) == "False":
-            # Each bin excludes its right end, so an end that is the highest value of a range is one too low.
-            edits += [(*at, str(int(text) + 1)) for at, text in edges if text.isdecimal() and int(text) in highs]
-        elif inner & lows and not inner & highs and "right" not in options:
-            # By default, each bin includes its right end; here the right ends are the lowest values of the next range.
-            edits.append((end, end, ", right=False"))
-        elif inner & highs and ast.unparse(bins.elts[0]) in map(str, lows) and "include_lowest" not in options:
-            # By default, the first bin excludes its left end, which is the lowest value of the first range.
-            edits.append((end, end, ", include_lowest=True"))
-    return program.apply_edits(edits) or code
-
-
-def without_zeros_for_missing(code: str, question: str) -> str:
-    """Return the code without statements such as ``t['a'] = t['a'].fillna(0)``, if it computes a mean, a median or
-    another statistic that zeros change, and the question says nothing of missing values or zeros."""
-    if not CHANGED_BY_ZEROS.search(code) or ABOUT_MISSING.search(question[:MAX_QUESTION]):
-        return code
-    program = ParsedProgram(code)
-    edits: list[Edit] = []
-    for statement in program.statements:
-        if isinstance(statement, ast.Assign) and is_column(target := statement.targets[0]):
-            column = ast.unparse(target)
-            if ast.unparse(statement.value) in (f"{column}.fillna(0)", f"{column}.fillna(0.0)"):
-                start, end = program.span(statement)
-                edits.append((start, end + 1, ""))
-    return program.apply_edits(edits) or code
-
-
-def _assigned_value(program: ParsedProgram, name: str) -> ast.expr | None:
-    for node in program.nodes:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            return node.value
     return None
 
 

@@ -8,9 +8,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Usage
-from agent_kernel.core.programs.named_options import with_named_functions, with_named_options
 from agent_kernel.core.programs.program_edits import ParsedProgram
-from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
+from agent_kernel.core.programs.program_rules import follow_question, rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
 from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
@@ -20,8 +19,6 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_amounts,
     find_missing_conversion,
     with_check,
-    with_inclusive_bins,
-    without_zeros_for_missing,
 )
 
 MAX_CONVERSIONS = 2
@@ -77,9 +74,7 @@ async def write_program(
         program = replace(program, usage=program.usage + completion.usage)
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
-    code = rewrite_mistakes(code)
-    for rewrite in (with_named_functions, with_named_options, with_inclusive_bins, without_zeros_for_missing):
-        code = rewrite(code, turn.question)
+    code = follow_question(rewrite_mistakes(code), turn.question)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 
