@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent_kernel.core.session import NotebookBinding, SessionKey
-from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
 
 NOTEBOOK = ".ipynb"
@@ -75,8 +74,8 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
         StorageLocation("limits", data / "requests.db", "tokens spent, and keys of repeated requests", private=False),
         StorageLocation("environments", data / "environments", "libraries of model workers", private=False),
     ]
-    if settings.transcripts.lower() not in ("", *OFF):
-        locations.append(StorageLocation("transcripts", Path(settings.transcripts).expanduser(), "live transcripts"))
+    if (transcripts := settings.transcripts_path) is not None:
+        locations.append(StorageLocation("transcripts", transcripts, "live transcripts"))
     locations += [
         StorageLocation("sidecar", path, "a conversation, beside its notebook") for path in existing_sidecars(bound)
     ]

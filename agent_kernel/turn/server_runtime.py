@@ -21,7 +21,7 @@ from agent_kernel.core.protocols import Engine, ToolSpec
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import HEARTBEAT_S, SessionKey
-from agent_kernel.core.setting_declaration import OFF
+from agent_kernel.core.setting_declaration import split_list
 from agent_kernel.core.settings import Permission, Settings
 from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.core.trusted_folders import TrustStore
@@ -171,9 +171,8 @@ def _import_class(name: str) -> Any:
 def _observers(settings: Settings) -> Observers:
     """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest if a
     class cannot be loaded."""
-    names = [name.strip() for name in settings.observers.split(",") if name.strip()]
     observers: list[SessionObserver] = []
-    for name in names:
+    for name in split_list(settings.observers):
         try:
             observers.append(_import_class(name)())
         except TypeError as error:
@@ -182,9 +181,8 @@ def _observers(settings: Settings) -> Observers:
 
 
 def _transcripts(settings: Settings) -> LiveTranscripts | None:
-    if settings.transcripts.lower() in ("", *OFF):
-        return None
-    return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
+    path = settings.transcripts_path
+    return None if path is None else LiveTranscripts(path.absolute())
 
 
 class Runtime:

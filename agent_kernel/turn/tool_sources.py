@@ -11,6 +11,7 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.setting_declaration import split_list
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.core.version import __version__
@@ -49,8 +50,7 @@ class ToolDependencies:
 
 def has_tools(settings: Settings, *groups: str) -> bool:
     """Return whether the setting ``tools`` includes any of these groups."""
-    groups_on = {name.strip() for name in settings.tools.split(",")}
-    return "agent" in groups_on or bool(groups_on & set(groups))
+    return not {"agent", *groups}.isdisjoint(split_list(settings.tools))
 
 
 def create_sources(parts: ToolDependencies) -> list[ToolSource]:
@@ -110,6 +110,5 @@ def _external_sources(parts: ToolDependencies) -> list[ToolSource]:
     if has_tools(settings, "functions"):
         from agent_kernel.tools.base.functions import FunctionTools, as_tool
 
-        names = [name.strip() for name in settings.functions.split(",") if name.strip()]
-        sources.append(FunctionTools([as_tool(parts.load(name)) for name in names]))
+        sources.append(FunctionTools([as_tool(parts.load(name)) for name in split_list(settings.functions)]))
     return sources
