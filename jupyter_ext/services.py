@@ -13,11 +13,9 @@ from jupyter_server._tz import utcnow
 from jupyter_server.serverapp import ServerApp
 from jupyter_server.services.contents.filemanager import FileContentsManager
 
-from agent_kernel.core.api_tokens import ApiTokenStore
 from agent_kernel.core.events import EventBody
 from agent_kernel.core.settings import Settings
 from agent_kernel.sandbox.host.pool import LinuxSandbox
-from agent_kernel.sessions.store.database import Database
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import current_namespace
 from jupyter_ext.auth.confirmation_requests import BindRequests
@@ -43,7 +41,6 @@ from jupyter_ext.push.notifications import Notifications, announce_binding
 from jupyter_ext.push.page_connection import PageConnections
 from jupyter_ext.quotas.limits import Limits
 from jupyter_ext.turns.access import Access
-from jupyter_ext.turns.chosen_engines import EngineChoices
 from jupyter_ext.turns.dialect_turn_starter import DialectTurnStarter
 from jupyter_ext.turns.ephemeral_sessions import EphemeralSessions
 from jupyter_ext.turns.event_publisher import EventPublisher
@@ -52,7 +49,7 @@ from jupyter_ext.turns.model_worker_priority import ModelWorkerPriority
 from jupyter_ext.turns.remote_turns import RemoteTurns
 from jupyter_ext.turns.revision_lock import RevisionLock
 from jupyter_ext.turns.server_link import ServerLink
-from jupyter_ext.turns.server_state import open_server_state
+from jupyter_ext.turns.server_state import ServerState, open_server_state
 from jupyter_ext.turns.turn_control import TurnControl
 from jupyter_ext.turns.turn_input_files import TurnInputs
 from jupyter_ext.turns.turn_starter import TurnStarter
@@ -92,8 +89,7 @@ class Services:
     no part receives this object."""
 
     runtime: Runtime
-    server_db: Database
-    tokens: ApiTokenStore
+    state: ServerState
     metrics: Metrics
     requests: Requests
 
@@ -102,8 +98,6 @@ class Services:
     turns: Turns
     turn_control: TurnControl
     remote_turns: RemoteTurns
-    server_link: ServerLink | None
-    """The connection to the other servers that share the store; None for a store of one server."""
     event_publisher: EventPublisher | None
     turn_starter: TurnStarter
     dialect_turn_starter: DialectTurnStarter
@@ -113,8 +107,6 @@ class Services:
     revision_locks: RevisionLock
     ephemeral_sessions: EphemeralSessions
     private_sessions: PrivateSessions
-    engine_choices: EngineChoices
-    user_limits: Limits
     cpu_priority: ModelWorkerPriority
 
     # Notebooks and kernels.
@@ -144,8 +136,8 @@ class Services:
 
     async def start(self) -> None:
         await self.runtime.start()
-        if self.server_link is not None:
-            self.server_link.start()
+        if self.state.link is not None:
+            self.state.link.start()
         self.sidecars.start()
         self.cpu_priority.start()
 
@@ -161,11 +153,11 @@ class Services:
         await self.remote_turns.aclose()
         # The responses of turns that have just ended are written through the link, so it must still be open.
         await self.on_demand.aclose()
-        if self.server_link is not None:
+        if self.state.link is not None:
             # The token counts of the turns that have just ended are written here, while the link is open. Token counts
             # of the following steps are written at the end.
-            await self.user_limits.aclose()
-            await self.server_link.aclose()
+            await self.state.user_limits.aclose()
+            await self.state.link.aclose()
         await self.idempotency.aclose()
         self.pages.close()
         await self.dialect_turn_starter.aclose()
@@ -175,21 +167,20 @@ class Services:
         await self.model_downloads.aclose()
         await self.sidecars.aclose()
         await self.runtime.aclose()
-        await self.user_limits.aclose()
-        await asyncio.to_thread(self.tokens.close)
-        await self.server_db.aclose()
+        await self.state.user_limits.aclose()
+        await asyncio.to_thread(self.state.tokens.close)
+        await self.state.server_db.aclose()
 
 
 def build_services(settings: Settings, server: ServerApp) -> Services:
     """Create the parts and connect them, without starting anything. Raises InvalidRequest for invalid settings."""
     runtime = Runtime.build(settings)
-    store, shared = runtime.store, open_server_state(runtime)
+    store, state = runtime.store, open_server_state(runtime)
     environment = kernel_environment(settings, [server.runtime_dir, server.config_dir])
 
     # Metrics, and what open pages receive. The parts below report to them.
     metrics, notifications, pages = Metrics(), Notifications(), PageConnections()
     model_downloads, page_tools = ModelDownloads(settings), PageTools()
-    requests = Requests(metrics.on_request_end)
     runtime.sources = [*metrics.observe_sources(runtime.sources)]
     runtime.post_turn_tasks.notify = notifications.on_session_changed
 
@@ -202,7 +193,7 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
         server,
         environment=environment,
         private_sessions=private_sessions,
-        user_limits=shared.user_limits,
+        user_limits=state.user_limits,
         begin=call_each(metrics.on_turn_begin, notifications.on_turn_begin),
         end=call_each(metrics.on_turn_end, lambda turn: sidecars.on_turn_end(turn.spec.key), notifications.on_turn_end),
         body=call_each(metrics.on_turn_body, notifications.on_turn_body),
@@ -213,17 +204,10 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     embedded_server_kernel.adopt(kernels, notebooks, has_login=bool(server.identity_provider.token))
 
     # Turns of other servers that share the store, and how clients start turns.
-    remote_turns, publisher, turn_control = _connect_servers(runtime, turns, shared.link)
+    remote_turns, publisher, turn_control = _connect_servers(runtime, turns, state.link)
+    choices, allow_urls = state.engine_choices, settings.allow_urls
     access = Access(
-        store,
-        kernels,
-        notebooks,
-        turns,
-        remote_turns,
-        shared.engine_choices,
-        private_sessions,
-        runtime.engines,
-        settings.allow_urls,
+        store, kernels, notebooks, turns, remote_turns, choices, private_sessions, runtime.engines, allow_urls
     )
     turn_inputs, turn_versions = TurnInputs(store, runtime.files, access), TurnVersions(store)
     turn_starter = TurnStarter(
@@ -231,26 +215,22 @@ def build_services(settings: Settings, server: ServerApp) -> Services:
     )
     services = Services(
         runtime=runtime,
-        server_db=shared.server_db,
-        tokens=shared.tokens,
+        state=state,
         metrics=metrics,
-        requests=requests,
+        requests=Requests(metrics.on_request_end),
         access=access,
         turns=turns,
         turn_control=turn_control,
         remote_turns=remote_turns,
-        server_link=shared.link,
         event_publisher=publisher,
         turn_starter=turn_starter,
         dialect_turn_starter=DialectTurnStarter(runtime, turns, turn_starter, ephemeral_sessions),
         turn_inputs=turn_inputs,
         turn_versions=turn_versions,
-        idempotency=Idempotency(store, turns, shared.idempotency_rows, remote_turns=remote_turns, publisher=publisher),
+        idempotency=Idempotency(store, turns, state.idempotency_rows, remote_turns=remote_turns, publisher=publisher),
         revision_locks=RevisionLock(store, notifications.on_session_changed),
         ephemeral_sessions=ephemeral_sessions,
         private_sessions=private_sessions,
-        engine_choices=shared.engine_choices,
-        user_limits=shared.user_limits,
         cpu_priority=ModelWorkerPriority(kernels, turns, runtime.engines),
         notebooks=notebooks,
         attached_notebooks=attached_notebooks,
@@ -277,7 +257,7 @@ def _gauges(services: Services) -> Gauges:
     return Gauges(
         runtime=services.runtime,
         turns=services.turns,
-        user_limits=services.user_limits,
+        user_limits=services.state.user_limits,
         private_sessions=services.private_sessions,
         requests=services.requests,
         pages=services.pages,

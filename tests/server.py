@@ -342,5 +342,11 @@ async def wait_for_event(client: httpx.AsyncClient, turn: str, kind: str, after:
     raise AssertionError(f"the turn ended without {kind}")
 
 
+async def items_of(client: httpx.AsyncClient, session: str) -> list[tuple[str, str]]:
+    """Return the role and the content of each stored message."""
+    items = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
+    return [(item["message"]["role"], item["message"]["content"]) for item in items]
+
+
 def text_of(events: Sequence[Json]) -> str:
     return "".join(event["data"]["text"] for event in events if event["type"] == "text.delta")

@@ -209,7 +209,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "jupyter_ext.notebooks": (
         "core core.file_facts core.programs core.seams core.wire notebook.display notebook.draft notebook.kernel "
-        "sandbox.worker sessions.export sessions.store tools.base",
+        "sandbox.worker sessions sessions.export sessions.store tools.base",
         "filelock jupyter_client jupyter_core jupyter_events jupyter_server tornado",
     ),
     "jupyter_ext.push": ("core core.seams jupyter_ext.notebooks jupyter_ext.turns tools.code turn", ""),
@@ -220,7 +220,7 @@ LAYERS: dict[str, tuple[str, str]] = {
     ),
     "jupyter_ext.services": (
         "core jupyter_ext.auth jupyter_ext.monitoring jupyter_ext.notebooks jupyter_ext.push jupyter_ext.quotas "
-        "jupyter_ext.turns sandbox.host sessions.store turn",
+        "jupyter_ext.turns sandbox.host turn",
         "jupyter_server",
     ),
     "jupyter_ext.turns": (

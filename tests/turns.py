@@ -5,10 +5,10 @@ n-th await.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
-from agent_kernel.core.events import EventBody
+from agent_kernel.core.events import Event, EventBody, TextDelta
 from agent_kernel.core.messages import Message
 from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.seams.session_store import SessionStore
@@ -52,6 +52,11 @@ def agent(
 
 async def stored(store: SessionStore, key: SessionKey = KEY) -> list[Message]:
     return [item.message for item in await store.latest(key)]
+
+
+def text_of(events: Iterable[Event]) -> str:
+    """Return the text that the model has written in the events."""
+    return "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
 
 
 def types(bodies: Sequence[EventBody]) -> list[str]:

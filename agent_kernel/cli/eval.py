@@ -16,8 +16,9 @@ from pathlib import Path
 from agent_kernel.cli.base.command import CACHE_DIR, JSON, Command, argument, exclusive, group, settings_of
 from agent_kernel.cli.base.output import Column, printable, show
 from agent_kernel.core.errors import EngineError, InvalidRequest
+from agent_kernel.core.process_directory import ProcessDirectory
+from agent_kernel.core.setting_declaration import split_list
 from agent_kernel.core.settings import SETTINGS
-from agent_kernel.core.storage_locations import ProcessDirectory
 from agent_kernel.core.version import __version__
 from agent_kernel.evaluation.comparison import Comparison, compare, summarize
 from agent_kernel.evaluation.dabench import QUESTIONS, load_dabench
@@ -227,10 +228,6 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
 # -------------------------------------------------------------------------------------------------------------- compare
 
 
@@ -284,7 +281,7 @@ RUN_ARGUMENTS = (
     argument("--effort", choices=SETTINGS["effort"].choices, default="", help=SETTINGS["effort"].help),
     argument("--at-once", type=_count, default=1, metavar="N", help="tasks that run at the same time (default: 1)"),
     argument("--repeat", type=_count, default=1, metavar="N", help="run each task N times"),
-    argument("--only", type=_names, default=(), metavar="NAME,...", help="only these tasks"),
+    argument("--only", type=split_list, default=(), metavar="NAME,...", help="only these tasks"),
     exclusive(
         argument("--held-out", action="store_true", help="only tasks that are held out of tuning"),
         argument("--tuned", action="store_true", help="only tasks that are not held out"),

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 from agent_kernel.cli.base.command import YES, Command, argument, exclusive, settings_of
 from agent_kernel.cli.base.output import moment, printable, size, turn_count
 from agent_kernel.cli.base.store_access import OWN_NAMESPACE, confirm, namespace_of, run_with_store, store_arguments
-from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import InvalidRequest, SessionBusy
 from agent_kernel.core.seams.session_store import PersistentStore
 from agent_kernel.core.session import NotebookBinding, Session, SessionKey
-from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
+from agent_kernel.sessions import storage_locations
 from agent_kernel.sessions.export.jsonl_log import LiveTranscripts
 
 if TYPE_CHECKING:
@@ -166,8 +165,8 @@ async def _describe_remote_copies(store: PersistentStore, key: SessionKey) -> li
 
 def _session_paths(settings: Settings, key: SessionKey) -> list[Path]:
     paths = storage_locations.session_paths(settings, key)
-    if settings.transcripts.lower() not in ("", *OFF):
-        paths.append(LiveTranscripts(Path(settings.transcripts).expanduser()).path(key))
+    if (transcripts := settings.transcripts_path) is not None:
+        paths.append(LiveTranscripts(transcripts).path(key))
     return paths
 
 

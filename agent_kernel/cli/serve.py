@@ -19,8 +19,8 @@ from agent_kernel.cli.base.command import CACHE_DIR, DATA_DIR, Command, argument
 from agent_kernel.cli.serve_token import HUB_TOKENS, ServeToken, forget_variables, shown_place, token
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, ModelBroken, UnknownModel
 from agent_kernel.core.net.deferred_iri_grammar import defer_iri_grammar
+from agent_kernel.core.process_directory import ProcessDirectory
 from agent_kernel.core.settings import LIMIT_FIELDS, SETTINGS, SHARED_SERVER_LIMITS, Settings
-from agent_kernel.core.storage_locations import ProcessDirectory
 from agent_kernel.core.version import __version__
 from agent_kernel.engines.local.catalog import catalog
 

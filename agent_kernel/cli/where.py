@@ -10,7 +10,7 @@ from agent_kernel.cli.base.command import CACHE_DIR, Command, settings_of
 from agent_kernel.cli.base.output import Column, show, size
 from agent_kernel.cli.base.store_access import ALL_NAMESPACES, report_other_place, run_with_store, store_arguments
 from agent_kernel.core.session import NotebookBinding
-from agent_kernel.core.storage_locations import existing_locations
+from agent_kernel.sessions.storage_locations import existing_locations
 
 UNKNOWN = "agent-kernel does not know about exports, copies of notebooks, backups, and outputs saved in notebooks."
 

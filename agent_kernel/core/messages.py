@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 Status: TypeAlias = Literal["success", "error", "denied", "timeout", "interrupted"]
+IMAGE_NOTE = r"\[\d+ (?:figure|image)\(s\) shown(?: to the person)?\]"
+"""Pattern of the line of a result that tells the model how many images the user sees. The panel has it too, in
+``ui/src/turn/labels.ts``."""
 MAX_ARGUMENT_DEPTH = 100
 """Maximum nesting of lists and objects in the arguments of a call."""
 CORRECTION = "-fix"
@@ -175,6 +179,22 @@ def replace_media_with_note(message: Message) -> Message:
         note = f"[{len(message.media)} image(s) or video(s) attached; this model cannot see them]"
     text = f"{message.text}\n{note}".strip()
     return replace(message, parts=(Text(text),))
+
+
+def figures_note(count: int) -> str:
+    """Return the line of a result that tells the model that the user sees ``count`` figures which its code has drawn;
+    an empty string if there are none."""
+    return f"[{count} figure(s) shown]" if count else ""
+
+
+def images_note(count: int) -> str:
+    """Return the same line for the images of another tool."""
+    return f"[{count} image(s) shown]" if count else ""
+
+
+def without_image_notes(text: str) -> str:
+    """Return the text of a result without these lines, for a reader who sees the images."""
+    return re.sub(rf"^{IMAGE_NOTE}$\n?", "", text, flags=re.MULTILINE).rstrip("\n")
 
 
 def tool_result(call: ToolCall, text: str, status: Status, media: Iterable[Media] = ()) -> Message:

@@ -96,6 +96,11 @@ def _describe(metadata: Mapping[str, Any], hint: Any) -> Setting:
     return Setting(kind=kind, choices=get_args(hint) if origin is Literal else (), **metadata)
 
 
+def split_list(text: str) -> tuple[str, ...]:
+    """Return the entries of a comma-separated list. Spaces around entries and empty entries are left out."""
+    return tuple(entry.strip() for entry in text.split(",") if entry.strip())
+
+
 def variable(name: str) -> str:
     """Return the name of a setting's environment variable."""
     return f"AGENT_KERNEL_{name.upper()}"

@@ -19,11 +19,13 @@ import platformdirs
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.setting_declaration import (
+    OFF,
     NumberBound,
     declared_settings,
     mapping_parser,
     parse_engines,
     setting,
+    split_list,
     variable,
 )
 
@@ -324,7 +326,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name, declared in SETTINGS.items():
             declared.check(name, getattr(self, name))
-        if unknown := {name.strip() for name in self.tools.split(",")} - {*TOOL_GROUPS, "agent", ""}:
+        if unknown := {*split_list(self.tools)} - {*TOOL_GROUPS, "agent"}:
             raise InvalidRequest(
                 f"tools must be some of {', '.join(TOOL_GROUPS)}, or agent for all; not {', '.join(sorted(unknown))}."
             )
@@ -332,7 +334,7 @@ class Settings:
     @property
     def model_sources(self) -> tuple[str, ...]:
         """The kinds of sources that models may be downloaded from; none with ``local_only``."""
-        return () if self.local_only else tuple(kind.strip() for kind in self.sources.split(",") if kind.strip())
+        return () if self.local_only else split_list(self.sources)
 
     @property
     def store_name(self) -> str:
@@ -349,6 +351,12 @@ class Settings:
     @property
     def skills_path(self) -> Path:
         return Path(self.skills_dir).expanduser() if self.skills_dir else self.data_dir / "skills"
+
+    @property
+    def transcripts_path(self) -> Path | None:
+        """The directory of live transcripts; None without them."""
+        is_off = self.transcripts.lower() in ("", *OFF)
+        return None if is_off else Path(self.transcripts).expanduser()
 
     @property
     def trust_path(self) -> Path:

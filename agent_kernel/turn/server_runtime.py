@@ -21,7 +21,7 @@ from agent_kernel.core.protocols import Engine, ToolSpec
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import HEARTBEAT_S, SessionKey
-from agent_kernel.core.setting_declaration import OFF
+from agent_kernel.core.setting_declaration import split_list
 from agent_kernel.core.settings import Permission, Settings
 from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.core.trusted_folders import TrustStore
@@ -54,7 +54,7 @@ from agent_kernel.turn.agent_options import TurnNotebook, TurnServices
 from agent_kernel.turn.compaction import CompactionPolicy, Compactor
 from agent_kernel.turn.observers import Observers, SessionObserver
 from agent_kernel.turn.post_turn_tasks import PostTurnTasks
-from agent_kernel.turn.tool_sources import ToolDependencies, create_sources
+from agent_kernel.turn.tool_sources import ToolDependencies, create_sources, has_tools
 from agent_kernel.turn.turn_writer import TurnWriter
 
 log = logging.getLogger(__name__)
@@ -171,9 +171,8 @@ def _import_class(name: str) -> Any:
 def _observers(settings: Settings) -> Observers:
     """Create the observers that the settings name by calling each class without arguments. Raises InvalidRequest if a
     class cannot be loaded."""
-    names = [name.strip() for name in settings.observers.split(",") if name.strip()]
     observers: list[SessionObserver] = []
-    for name in names:
+    for name in split_list(settings.observers):
         try:
             observers.append(_import_class(name)())
         except TypeError as error:
@@ -182,9 +181,8 @@ def _observers(settings: Settings) -> Observers:
 
 
 def _transcripts(settings: Settings) -> LiveTranscripts | None:
-    if settings.transcripts.lower() in ("", *OFF):
-        return None
-    return LiveTranscripts(Path(settings.transcripts).expanduser().absolute())
+    path = settings.transcripts_path
+    return None if path is None else LiveTranscripts(path.absolute())
 
 
 class Runtime:
@@ -217,31 +215,30 @@ class Runtime:
         # Only a store that several servers share may have a bus; other stores lack this method.
         self.skills = SkillStore(settings.skills_path, getattr(self.store, "bus", lambda: None)())
         self.files = FileRegistry.of(self.store, settings.data_dir / "incoming", settings.output_mb, settings.upload_mb)
-        self.sources = create_sources(self._parts())
+        self.sources = create_sources(
+            ToolDependencies(
+                settings,
+                self.store,
+                sandbox,
+                self.client_calls,
+                self.files,
+                self.egress,
+                self.guard,
+                self.trust,
+                self.skills,
+                root=lambda: self.root,
+                load=_import_class,
+            )
+        )
         self._starting = [source for source in self.sources if isinstance(source, StartableSource)]
         self._closing = [source for source in self.sources if isinstance(source, ClosableSource)]
         self.search_indexer = SearchIndexer(self.store)
         self._recovery: asyncio.Task[None] | None = None
 
-    def _parts(self) -> ToolDependencies:
-        return ToolDependencies(
-            self.settings,
-            self.store,
-            self.sandbox,
-            self.client_calls,
-            self.files,
-            self.egress,
-            self.guard,
-            self.trust,
-            self.skills,
-            root=lambda: self.root,
-            load=_import_class,
-        )
-
     @property
     def dispatches(self) -> bool:
         """Whether the server at the setting ``dispatch_url`` runs calls of functions that a client declares."""
-        on = self._parts().has("dispatch") and self.settings.max_tool_rounds > 0
+        on = has_tools(self.settings, "dispatch") and self.settings.max_tool_rounds > 0
         return on and bool(url := self.settings.dispatch_url) and self.egress.allows(url)
 
     @classmethod

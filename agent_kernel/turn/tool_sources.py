@@ -12,6 +12,7 @@ from agent_kernel.core.egress import EgressPolicy
 from agent_kernel.core.net.guard import Guard
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.core.seams.session_store import SessionStore
+from agent_kernel.core.setting_declaration import split_list
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.trusted_folders import TrustStore
 from agent_kernel.core.version import __version__
@@ -48,10 +49,10 @@ class ToolDependencies:
     root: Callable[[], str]
     load: Callable[[str], Any]
 
-    def has(self, *groups: str) -> bool:
-        """Return whether the setting ``tools`` includes any of these groups."""
-        groups_on = {name.strip() for name in self.settings.tools.split(",")}
-        return "agent" in groups_on or bool(groups_on & set(groups))
+
+def has_tools(settings: Settings, *groups: str) -> bool:
+    """Return whether the setting ``tools`` includes any of these groups."""
+    return not {"agent", *groups}.isdisjoint(split_list(settings.tools))
 
 
 def create_sources(parts: ToolDependencies) -> list[ToolSource]:
@@ -60,13 +61,14 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
 
     Raises InvalidRequest for a function of the settings that cannot be a tool.
     """
-    settings, sources, shell = parts.settings, list[ToolSource](), parts.has("shell")
+    settings, sources = parts.settings, list[ToolSource]()
+    shell = has_tools(settings, "shell")
     network = OPEN if settings.sandbox == "off" else settings.sandbox_network or "none"
     environment = SandboxEnvironment(parts.sandbox, surface=settings.surface == "on", network=network)
     documents = Documents()  # one for both sources, so that a text that one has read is not read again
     if parts.files is not None:
         sources.append(InputFiles(parts.files, parts.sandbox, documents, shell=shell))
-    if parts.has("python"):
+    if has_tools(settings, "python"):
         lost = partial(find_lost, parts.sandbox, parts.store)
         sources.append(PythonTools(environment, parts.client_calls, settings.run_timeout_s, lost))
     if shell:
@@ -74,19 +76,19 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
 
         sources.append(ShellTools(environment, settings.shell_timeout_s))
     if parts.files is not None:
-        always, fetches = parts.has("files"), environment.fetches
+        always, fetches = has_tools(settings, "files"), environment.fetches
         sources.append(FileTools(parts.files, parts.sandbox, documents, always=always, shell=shell, fetches=fetches))
-    if parts.has("notebook"):
+    if has_tools(settings, "notebook"):
         sources.append(NotebookTools(parts.client_calls))
-    if parts.has("recall") or settings.recall == "on":
+    if has_tools(settings, "recall") or settings.recall == "on":
         from agent_kernel.tools.memory.recall import RecallTools
 
         sources.append(RecallTools(parts.store, parts.root))
     sources += _external_sources(parts)
-    if parts.has("notebook", "functions"):
+    if has_tools(settings, "notebook", "functions"):
         # These come last, so that a client's names never replace other tools.
         sources.append(NotebookFunctions(parts.client_calls))
-    if parts.has("dispatch"):
+    if has_tools(settings, "dispatch"):
         from agent_kernel.tools.base.dispatch import DispatchTools
 
         sources.append(DispatchTools(settings.dispatch_url, settings.dispatch_key_env, parts.egress))
@@ -96,21 +98,20 @@ def create_sources(parts: ToolDependencies) -> list[ToolSource]:
 def _external_sources(parts: ToolDependencies) -> list[ToolSource]:
     """Return the sources of tools that other people wrote, or that connect to other machines."""
     settings, sources = parts.settings, list[ToolSource]()
-    if parts.has("skills"):
+    if has_tools(settings, "skills"):
         from agent_kernel.tools.skills.skill_tools import SkillTools
 
-        sources.append(SkillTools(parts.skills, parts.sandbox, shell=parts.has("shell")))
-    if parts.has("mcp"):
+        sources.append(SkillTools(parts.skills, parts.sandbox, shell=has_tools(settings, "shell")))
+    if has_tools(settings, "mcp"):
         from agent_kernel.tools.mcp.mcp_tools import McpTools
 
         sources.append(McpTools(settings.mcp_config, parts.egress, trust=parts.trust, version=__version__))
-    if parts.has("web"):
+    if has_tools(settings, "web"):
         from agent_kernel.tools.web.web_tools import WebTools
 
         sources.append(WebTools(settings.web, parts.guard, parts.egress))
-    if parts.has("functions"):
+    if has_tools(settings, "functions"):
         from agent_kernel.tools.base.functions import FunctionTools, as_tool
 
-        names = [name.strip() for name in settings.functions.split(",") if name.strip()]
-        sources.append(FunctionTools([as_tool(parts.load(name)) for name in names]))
+        sources.append(FunctionTools([as_tool(parts.load(name)) for name in split_list(settings.functions)]))
     return sources

@@ -20,7 +20,7 @@ from typing import Any
 from jupyter_core.utils import ensure_async
 
 from agent_kernel.core.events import CallOutput, Notice
-from agent_kernel.core.messages import Media, Status, shorten
+from agent_kernel.core.messages import Media, Status, figures_note, shorten
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.shielded_await import RunningTasks
 from agent_kernel.notebook.display.media_bundle import BUNDLE, MAX_BUNDLES, bundle_medium
@@ -126,9 +126,9 @@ class KernelJob:
     @property
     def text(self) -> str:
         """The text of the job's result for the model."""
-        figures = f"[{self._figures} figure(s) shown]" if self._figures else ""
+        figures = "" if self.outcome else figures_note(self._figures)
         texts = [str(self.outcome["text"])] if self.outcome else [self.output.text().rstrip(), *self.values]
-        parts = [*texts, self.error, "" if self.outcome else figures, self.lost_reason and f"({self.lost_reason})"]
+        parts = [*texts, self.error, figures, self.lost_reason and f"({self.lost_reason})"]
         return shorten("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
     @property

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from agent_kernel.core import atomic_file, process_identity, storage_locations
+from agent_kernel.core import atomic_file, process_identity
+from agent_kernel.sessions import storage_locations
 
 LEFT_OVER = re.compile(r"\.(\d{1,7})(?:\.tmp)?$")
 """Matches the end of a temporary file's name, which contains the process id of the file's writer."""

@@ -19,12 +19,12 @@ from pathlib import Path, PurePosixPath
 from filelock import FileLock, Timeout
 from jupyter_core.utils import ensure_async
 
-from agent_kernel.core import storage_locations
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.seams.session_store import SessionStore
 from agent_kernel.core.session import Session, SessionKey
 from agent_kernel.core.settings import Settings
 from agent_kernel.core.shielded_await import RunningTasks, cancel_tasks
+from agent_kernel.sessions import storage_locations
 from agent_kernel.sessions.export.store_copy import read_snapshot
 from agent_kernel.sessions.export.transcript import Exported, Transcript, export, parse
 from agent_kernel.sessions.store.private_store import is_private

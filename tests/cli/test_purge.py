@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.core import storage_locations
 from agent_kernel.core.messages import Media, assistant, user
 from agent_kernel.core.session import Owner, SessionKey, Turn
 from agent_kernel.core.settings import Settings
+from agent_kernel.sessions import storage_locations
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from jupyter_ext.api.responses.response_object import ResponseFacts, response_id
 from jupyter_ext.api.responses.store import DatabaseResponses, ResponseOwner, StoredResponse

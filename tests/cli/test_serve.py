@@ -15,8 +15,8 @@ import anthropic
 import openai
 import pytest
 
+from agent_kernel.core.process_directory import YOUNG_S
 from agent_kernel.core.settings import SHARED_SERVER_LIMITS
-from agent_kernel.core.storage_locations import YOUNG_S
 from tests.cli.served_clients import SCRIPT, Serve, messages_of, openai_client
 from tests.served import Served, ended
 from tests.server import AgentServer, followed, start_turn, text_of

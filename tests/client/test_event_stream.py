@@ -25,6 +25,7 @@ from tests.narrowing import instance_of
 from tests.relay import Relay
 from tests.server import TOKEN, AgentServer
 from tests.tcp_server import tcp_server
+from tests.turns import text_of
 
 SLOW = "".join(f"word{number} " for number in range(60))
 SCRIPT: list[dict[str, Any]] = [
@@ -40,10 +41,6 @@ SCRIPT: list[dict[str, Any]] = [
 async def relay(server: AgentServer) -> AsyncIterator[Relay]:
     async with Relay(server.port) as relay:
         yield relay
-
-
-def text_of(events: list[Event]) -> str:
-    return "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
 
 
 async def test_a_stream_whose_connection_is_cut_again_and_again_has_every_event_once(relay: Relay) -> None:

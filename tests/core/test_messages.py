@@ -6,9 +6,12 @@ from agent_kernel.core.messages import (
     ToolCall,
     Usage,
     assistant,
+    figures_note,
+    images_note,
     parse_arguments,
     tool_result,
     user,
+    without_image_notes,
 )
 
 
@@ -41,3 +44,10 @@ def test_empty_values_are_left_out_of_the_json_form() -> None:
 def test_usage_adds_up_and_keeps_the_first_rounds_first_token() -> None:
     total = Usage(10, 2, 5, 0.5, 1.0) + Usage(20, 3, 18, 0.1, 2.0)
     assert total == Usage(30, 5, 23, 0.5, 3.0)
+
+
+@pytest.mark.parametrize("note", [figures_note(12), images_note(1)])
+def test_a_note_about_images_is_removed_where_it_is_a_line(note: str) -> None:
+    assert figures_note(0) == images_note(0) == ""
+    assert without_image_notes(f"a line\n{note}\nValueError: x") == "a line\nValueError: x"
+    assert without_image_notes(f"the text {note} within a line") == f"the text {note} within a line"

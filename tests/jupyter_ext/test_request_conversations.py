@@ -6,7 +6,6 @@ import base64
 import json
 from typing import Any
 
-import httpx
 import pytest
 from pydantic import ValidationError
 
@@ -14,7 +13,7 @@ from agent_kernel.core.messages import Media, Text, ToolCall
 from agent_kernel.core.turn_request import TurnRequest
 from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES
 from jupyter_ext.api.native.request_schemas import TurnBody
-from tests.server import AgentServer, Json, followed
+from tests.server import AgentServer, Json, followed, items_of
 
 PNG = base64.b64encode(b"png").decode()
 OPENAI: list[Json] = [
@@ -126,11 +125,6 @@ def test_media_of_the_prompt_and_of_messages_count_together() -> None:
         )
 
 
-async def items(client: httpx.AsyncClient, session: str) -> list[tuple[str, str]]:
-    found = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
-    return [(item["message"]["role"], item["message"]["content"]) for item in found]
-
-
 async def test_a_conversation_is_carried_edited_and_refused_over_http(server: AgentServer) -> None:
     async with server.client() as client:
 
@@ -143,9 +137,19 @@ async def test_a_conversation_is_carried_edited_and_refused_over_http(server: Ag
         assert (await turn(prompt="hello"))["state"] == "committed"
         said = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Hello."}]
         assert (await turn(messages=[*said, {"role": "user", "content": "hello again"}]))["state"] == "committed"
-        assert [text for _, text in await items(client, "carried")] == ["hello", "Hello.", "hello again", "Hello."]
+        assert [text for _, text in await items_of(client, "carried")] == [
+            "hello",
+            "Hello.",
+            "hello again",
+            "Hello.",
+        ]
         assert (await turn(messages=said, prompt="hello, edited"))["state"] == "committed"
-        assert [text for _, text in await items(client, "carried")] == ["hello", "Hello.", "hello, edited", "Hello."]
+        assert [text for _, text in await items_of(client, "carried")] == [
+            "hello",
+            "Hello.",
+            "hello, edited",
+            "Hello.",
+        ]
         named = {"type": "media", "mime": "image/png", "hash": "a" * 64, "size": 3}
         refused = await turn(messages=[{"role": "user", "content": [named]}])
         assert (refused["state"], refused["error"]["code"]) == ("failed", "invalid_request")

@@ -8,17 +8,12 @@ import httpx
 import pytest
 
 from tests.jupyter_ext.conftest import HANG, HELLO, SLOW, ServerFactory
-from tests.server import AgentServer, Json, follow, followed, start_turn, text_of, wait_for_event
+from tests.server import AgentServer, Json, follow, followed, items_of, start_turn, text_of, wait_for_event
 
 
 def end_of(events: list[Json]) -> tuple[str, str]:
     assert events[-1]["type"] == "turn.finished"
     return events[-1]["data"]["state"], events[-1]["data"]["reason"]
-
-
-async def messages(client: httpx.AsyncClient, session: str) -> list[tuple[str, str]]:
-    items = (await client.get(f"agent/v1/sessions/{session}/items")).json()["items"]
-    return [(item["message"]["role"], item["message"]["content"]) for item in items]
 
 
 async def test_a_turn_runs_through_http_and_its_answer_is_stored(api: httpx.AsyncClient) -> None:
@@ -27,7 +22,7 @@ async def test_a_turn_runs_through_http_and_its_answer_is_stored(api: httpx.Asyn
     assert text_of(events) == "Hello."
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
     assert end_of(events) == ("committed", "")
-    assert await messages(api, started["session"]) == [("user", "hello"), ("assistant", "Hello.")]
+    assert await items_of(api, started["session"]) == [("user", "hello"), ("assistant", "Hello.")]
 
 
 async def test_a_client_that_was_lost_resumes_without_a_gap_or_a_repeat(api: httpx.AsyncClient) -> None:
@@ -77,7 +72,7 @@ async def test_a_cancelled_turn_keeps_its_partial_answer_and_the_reason(api: htt
     assert (await api.post(path, json={"reason": "not now"})).json() == {"state": "cancelled"}
     assert (await api.post(path, json={"reason": "again"})).json() == {"state": "cancelled"}
     assert end_of(await followed(api, started["turn"])) == ("cancelled", "not now")
-    assert await messages(api, started["session"]) == [("user", "hang"), ("assistant", "It begins")]
+    assert await items_of(api, started["session"]) == [("user", "hang"), ("assistant", "It begins")]
     seen = (await api.get(f"agent/v1/turns/{started['turn']}")).json()
     assert (seen["state"], seen["reason"], seen["running"]) == ("cancelled", "not now", False)
 
@@ -98,7 +93,7 @@ async def test_turns_of_a_session_run_one_at_a_time_in_the_order_they_came(api: 
     positions = [event["data"]["position"] for event in queued if event["type"] == "queued"]
     assert positions == [2, 1]
     assert end_of(queued) == ("committed", "")
-    said = [text for role, text in await messages(api, session) if role == "user"]
+    said = [text for role, text in await items_of(api, session) if role == "user"]
     assert said == ["hang", "second", "third"]
     assert end_of(await followed(api, second["turn"])) == ("committed", "")
 
@@ -111,7 +106,7 @@ async def test_a_queued_turn_can_be_cancelled_and_leaves_nothing_behind(api: htt
     assert reply.json() == {"state": "cancelled"}
     assert end_of(await followed(api, second["turn"])) == ("cancelled", "changed my mind")
     await api.post(f"agent/v1/turns/{first['turn']}/cancel", json={})
-    assert ("user", "never") not in await messages(api, first["session"])
+    assert ("user", "never") not in await items_of(api, first["session"])
 
 
 async def test_a_server_killed_in_a_turn_leaves_it_closed_as_interrupted_and_the_session_goes_on(

@@ -290,6 +290,9 @@ class Notebook:
             items = await http.get(f"agent/v1/sessions/{binding['session']['id']}/items")
         return [item["message"] for item in items.json()["items"]]
 
+    async def tool_results(self) -> list[Any]:
+        return [message["content"] for message in await self.messages() if message["role"] == "tool"]
+
     async def shut_down(self) -> None:
         async with self.server.client() as http:
             await http.delete(f"api/kernels/{self.kernel}")

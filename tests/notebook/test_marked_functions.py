@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tests.notebook.notebook import Notebook
 from tests.scripted import call_when
 
@@ -48,21 +46,17 @@ async def buy(item: str) -> dict:
 """
 
 
-async def tool_results(notebook: Notebook) -> list[Any]:
-    return [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
-
-
 async def test_a_typed_function_of_a_cell_is_a_tool_and_sees_the_variables(notebook: Notebook) -> None:
     assert (await notebook.run(CELL)).status == "ok"
     ran = await notebook.run("%%agent\nwhat does it cost", [])
     assert (ran.asked, ran.text) == ([], "750 cents.")
-    assert await tool_results(notebook) == ["750 cents"]
+    assert await notebook.tool_results() == ["750 cents"]
 
 
 async def test_arguments_that_do_not_fit_are_told_to_the_model(notebook: Notebook) -> None:
     await notebook.run(CELL)
     await notebook.run("%%agent\nwhat does nonsense cost", [])
-    [text] = await tool_results(notebook)
+    [text] = await notebook.tool_results()
     assert "do not fit" in text
     assert "pound" in text
 
@@ -71,7 +65,7 @@ async def test_one_with_effects_asks_and_runs_when_the_person_says_yes(notebook:
     await notebook.run(CELL)
     ran = await notebook.run("%%agent\nbuy it", ["y"])
     assert len(ran.asked) == 1
-    assert await tool_results(notebook) == ["{'bought': 'tea'}"]
+    assert await notebook.tool_results() == ["{'bought': 'tea'}"]
     assert (await notebook.run("bought")).plain == "['tea']"
 
 

@@ -17,7 +17,7 @@ from agent_kernel.core.settings import Settings
 from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.local.worker.messages import request_from_json, request_to_json
 from agent_kernel.turn.server_runtime import Runtime
-from agent_kernel.turn.tool_sources import ToolDependencies
+from agent_kernel.turn.tool_sources import has_tools
 
 SEEN_BY_CLIENTS = frozenset(
     {"notebook_cells", "read_cells", "variables", "last_error", "run_cell", "running", "python"}
@@ -76,10 +76,6 @@ async def test_every_tool_goes_over_the_wire_to_a_model_and_has_a_schema(runtime
 
 
 def test_a_server_has_the_groups_it_is_set_to_have() -> None:
-    def parts(tools: str) -> ToolDependencies:
-        settings = Settings(tools=tools)
-        return ToolDependencies(settings, *[None] * 10)  # type: ignore[arg-type]  # only the settings decide
-
-    assert parts("python, files").has("files")
-    assert not parts("python").has("shell", "files")
-    assert parts("agent").has("web")
+    assert has_tools(Settings(tools="python, files"), "files")
+    assert not has_tools(Settings(tools="python"), "shell", "files")
+    assert has_tools(Settings(tools="agent"), "web")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeAlias, TypeGuard
 
@@ -90,17 +90,6 @@ class ParsedProgram:
         """Return the position of a character in the code. ``offset`` counts bytes, as positions in a syntax tree do."""
         text = self._lines[line - 1].encode()[:offset].decode(errors="ignore")
         return sum(map(len, self._lines[: line - 1])) + len(text)
-
-
-Rule: TypeAlias = Callable[[ParsedProgram], Iterator[Edit]]
-
-
-def apply_all(code: str, rules: Sequence[Rule]) -> str:
-    """Apply each of the rules once, in order, and return the code."""
-    for rule in rules:
-        program = ParsedProgram(code)
-        code = program.apply_edits(list(rule(program))) or code
-    return code
 
 
 def is_label(node: ast.expr) -> bool:

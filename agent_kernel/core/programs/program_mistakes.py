@@ -1,19 +1,6 @@
 """Rewrites statements of a program that newer versions of pandas run without an effect, or that Python reads in
 another way than their author means. Few of these statements raise an error. The functions have no side effects.
-
-- Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` and ``t[t['a'] > 1]['b'] = 2`` change nothing.
-- No value of a column equals ``None`` or ``np.nan``, not even a missing one.
-- ``&`` and ``|`` bind more strongly than comparisons: ``t['a'] > 1 & t['b'] < 2`` compares with ``1 & t['b']``.
-- ``&`` binds more strongly than ``|``: ``(t['a'] == 1) | (t['a'] == 2) & (t['b'] > 3)`` is true of any ``b``.
-- ``fillna`` with one value for each group finds no group, because it looks for the labels of rows.
-- ``t[t['a'].idxmax()]`` looks for a column, although ``idxmax`` returns the label of a row.
-- ``groupby('a')['b', 'c']`` raises an error since pandas 2: several columns are named in a list.
-- No date equals a whole number: ``t['day'] == 2017`` is true of no row.
-- ``[t[t['a'] == one]['b'] for one in t['a']]`` has each group as often as the group has rows.
-- ``speed_kmh = t['km'] / t['duration_min']`` is a speed in kilometres per minute.
-
-``statistics_mistakes`` has the rules for statistical tests, counts and coefficients.
-"""
+``program_rules`` has their order and reasons."""
 
 from __future__ import annotations
 
@@ -21,13 +8,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from agent_kernel.core.programs import statistics_mistakes
 from agent_kernel.core.programs.program_edits import (
     REDUCTIONS,
     YEARS,
     Edit,
     ParsedProgram,
-    apply_all,
     date_columns,
     is_column,
     is_condition,
@@ -46,28 +31,7 @@ SHORT_TIMES = (
 COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 
-def rewrite_mistakes(code: str) -> str:
-    """Return the program with these mistakes corrected. The program is returned unchanged if it has none of them or
-    cannot be parsed."""
-    rules = (
-        _in_place,
-        _chained_assignment,
-        _missing_values,
-        _group_values,
-        _comparisons_first,
-        _counted_last,
-        _alternatives_first,
-        _years,
-        _row_of_extreme,
-        _columns_of_groups,
-        _each_group_once,
-        _values_per_hour,
-        *statistics_mistakes.RULES,
-    )
-    return apply_all(code, rules)
-
-
-def _in_place(program: ParsedProgram) -> Iterator[Edit]:
+def in_place(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace a method that changes a column in place by an assignment to the column."""
     for node in program.nodes:
         call = node.value if isinstance(node, ast.Expr) else None
@@ -80,7 +44,7 @@ def _in_place(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(call), f"{place} = {place}.{method}({others})")
 
 
-def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
+def chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace ``t[rows]['a'] = x`` and ``t['a'][rows] = x`` by an assignment with ``t.loc``."""
     targets = [target for node in program.nodes if isinstance(node, ast.Assign) for target in node.targets]
     for target in targets:
@@ -93,7 +57,7 @@ def _chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(target), "{}.loc[{}, {}]".format(*parts))
 
 
-def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
+def missing_values(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace a comparison with a missing value by ``isna`` or ``notna`` if it selects rows of a
     table: nothing equals a missing value. Other comparisons stay, since ``record['a'] == None`` may compare a single
     value."""
@@ -110,7 +74,7 @@ def _missing_values(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(node), f"{program.source(node.left)}.{method}()")
 
 
-def _group_values(program: ParsedProgram) -> Iterator[Edit]:
+def group_values(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits after which the program fills missing values of a column with the value of the row's group:
     ``.transform('mean')`` replaces ``.mean()``."""
     for node in program.expressions:
@@ -124,7 +88,7 @@ def _group_values(program: ParsedProgram) -> Iterator[Edit]:
             yield (start, end, f".transform({value.func.attr!r})")
 
 
-def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
+def comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that add the missing parentheses to ``a > x & b < y``, so that it becomes ``(a > x) & (b < y)``."""
     for node in program.expressions:
         middle = node.comparators[0] if isinstance(node, ast.Compare) and len(node.ops) == 2 else None
@@ -138,7 +102,7 @@ def _comparisons_first(program: ParsedProgram) -> Iterator[Edit]:
             yield (before, after, f"({first}) {sign} ({second})")
 
 
-def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
+def counted_last(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that apply a count to the whole condition: ``(a < x) | (b > y).sum()`` becomes ``((a < x) | (b >
     y)).sum()``."""
     for node in program.expressions:
@@ -152,7 +116,7 @@ def _counted_last(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(node), f"({both}).{call.func.attr}({', '.join(program.arguments(call))})")
 
 
-def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
+def alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace ``(a == x) | (a == y) & c`` and ``c & (a == x) | (a == y)`` by ``((a == x) | (a == y)) &
     c``, because two values of one column are alternatives. Parentheses around the ``&`` show that the author wants the
     ``&`` first; such a program stays unchanged."""
@@ -172,7 +136,7 @@ def _alternatives_first(program: ParsedProgram) -> Iterator[Edit]:
                 yield (start, end, f"({one} | {other}) & {condition}")
 
 
-def _row_of_extreme(program: ParsedProgram) -> Iterator[Edit]:
+def row_of_extreme(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace ``t[t['a'].idxmax()]``, which looks for a column, by ``t.loc[t['a'].idxmax()]``, which
     selects the row with the largest value."""
     for node in program.expressions:
@@ -185,7 +149,7 @@ def _row_of_extreme(program: ParsedProgram) -> Iterator[Edit]:
                 yield (program.span(node.value)[1],) * 2 + (".loc",)
 
 
-def _columns_of_groups(program: ParsedProgram) -> Iterator[Edit]:
+def columns_of_groups(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace ``groupby(k)['a', 'b']`` by ``groupby(k)[['a', 'b']]``."""
     for node in program.nodes:
         if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple) or len(node.slice.elts) < 2:
@@ -195,7 +159,7 @@ def _columns_of_groups(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(node.slice), f"[{', '.join(map(program.source, node.slice.elts))}]")
 
 
-def _each_group_once(program: ParsedProgram) -> Iterator[Edit]:
+def each_group_once(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace ``for one in t['a']`` by ``for one in t['a'].unique()`` if the loop selects the rows
     with ``t['a'] == one``. The loop otherwise selects the same rows again for each row of the group."""
     for node in program.nodes:
@@ -208,7 +172,7 @@ def _each_group_once(program: ParsedProgram) -> Iterator[Edit]:
                 yield (program.span(loop.iter)[1],) * 2 + (".unique()",)
 
 
-def _values_per_hour(program: ParsedProgram) -> Iterator[Edit]:
+def values_per_hour(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that convert the duration by which a value per hour is divided, if its name says that it is in
     minutes or seconds and the statement converts nothing."""
     for target, value in program.assignments:
@@ -222,7 +186,7 @@ def _values_per_hour(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(duration), f"({program.source(duration)} / {factor})")
 
 
-def _years(program: ParsedProgram) -> Iterator[Edit]:
+def years(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits after which the program compares a year with the years of a column, instead of with its dates:
     ``t['day'].dt.year == 2017``."""
     dates = set(date_columns(program))

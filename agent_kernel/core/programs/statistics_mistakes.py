@@ -1,26 +1,11 @@
 """Rewrites statements that compute a different statistic than their author intends. None of these statements raises an
-error. The functions have no side effects.
-
-- Tests of SciPy return nan for a column with a missing value, and for means: ``ttest_ind(a.mean(), b.mean())``.
-- The results of a test have a fixed order: ``chi2, dof, p, _ = chi2_contingency(...)`` assigns the p-value to ``dof``.
-- ``crosstab(..., margins=True)`` has totals, which a chi-square test would count again.
-- ``t.isna().sum().sum()`` is the number of missing values, not of rows with a missing value.
-- ``len(outliers)`` of a condition is the number of all rows, not of the rows for which it is true.
-- ``mean_of_outliers = t[~outliers]['w'].mean()`` is the mean of the rows that are not outliers.
-- ``~(x < low) | (x > high)`` negates only the first alternative.
-- Duplicate rows or missing values that are counted after they were removed or filled in give 0.
-- ``model.coef_[0]`` is the coefficient of the first column, even if the variable is named after another column.
-- ``t.corr()['a'].idxmax()`` is ``a``, because each column correlates best with itself.
-- ``mean_total = t['a'] + t['b'].mean()`` is not a mean, because only the second column is reduced.
-- A small p-value says that a sample is not normally distributed: ``is_normal = p < 0.05`` is the opposite.
-- The score of a regression is R squared, and its square root is not the RMSE.
-"""
+error. The functions have no side effects. ``program_rules`` has their order and reasons."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from agent_kernel.core.programs.program_edits import (
     REDUCTIONS,
@@ -97,7 +82,7 @@ def _tests(program: ParsedProgram) -> Iterator[tuple[str, ast.Call]]:
                 yield name, node
 
 
-def _samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
+def samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that pass the values to a test of two samples, instead of their means."""
     means: dict[str, ast.expr] = {}
     for target, value in program.assignments:
@@ -111,7 +96,7 @@ def _samples_of_means(program: ParsedProgram) -> Iterator[Edit]:
             yield from ((*program.span(one), program.source(means[ast.unparse(one)])) for one in samples)
 
 
-def _complete_samples(program: ParsedProgram) -> Iterator[Edit]:
+def complete_samples(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that drop the missing values of a column that is passed to a test."""
     for name, call in _tests(program):
         for sample in call.args[: SAMPLES.get(name, 0)]:
@@ -119,7 +104,7 @@ def _complete_samples(program: ParsedProgram) -> Iterator[Edit]:
                 yield (program.span(sample)[1],) * 2 + (".dropna()",)
 
 
-def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
+def complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that drop the rows in which one of two values is missing, if a test compares two columns of a table.
     A program that removes or fills missing values anywhere stays unchanged."""
     removes = re.search(r"\bdropna\(|\bfillna\(", program.code)
@@ -132,7 +117,7 @@ def _complete_pairs(program: ParsedProgram) -> Iterator[Edit]:
             yield from ((*program.span(one), f"{rows}[{label}]") for one, label in zip(pair, labels, strict=True))
 
 
-def _result_order(program: ParsedProgram) -> Iterator[Edit]:
+def result_order(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that reorder the variables to which the results of a test are assigned, if their names show that the
     order is wrong."""
     for target, call in program.assignments:
@@ -156,7 +141,7 @@ def _result_order(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(target), ", ".join(ordered))
 
 
-def _table_without_totals(program: ParsedProgram) -> Iterator[Edit]:
+def table_without_totals(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that leave the row and the column of totals out of the table of a chi-square test."""
     tables = {ast.unparse(target): value for target, value in program.assignments}
     for name, call in _tests(program):
@@ -168,7 +153,7 @@ def _table_without_totals(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(table), f"{program.source(table.func)}({', '.join(arguments)})")
 
 
-def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
+def rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits after which the program counts rows with missing values, and not missing values, if the name of the
     variable for the number contains "row"."""
     for target, value in program.assignments:
@@ -177,7 +162,7 @@ def _rows_with_gaps(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(value), f"{count[1]}.any(axis=1).sum()")
 
 
-def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
+def number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits after which the program counts the rows for which a condition for outliers is true, instead of all
     rows."""
     conditions = {ast.unparse(target) for target, value in program.assignments if is_condition(value)}
@@ -188,7 +173,7 @@ def _number_of_outliers(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(node), f"{name}.sum()")
 
 
-def _outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
+def outliers_themselves(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that remove the negation of a condition for outliers in an assignment whose variable is named after
     the outliers: ``outliers = t[~is_outlier]`` selects all other rows."""
     conditions = {ast.unparse(target): value for target, value in program.assignments}
@@ -211,7 +196,7 @@ def _added_elements(program: ParsedProgram) -> Iterator[tuple[ast.expr, ast.expr
             yield method.value, node.args[0]
 
 
-def _negated_alternatives(program: ParsedProgram) -> Iterator[Edit]:
+def negated_alternatives(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that negate both alternatives of a condition for outliers: ``~(x < low) | (x > high)`` is true for
     large values."""
     for node in program.expressions:
@@ -232,7 +217,7 @@ def _is_extreme(condition: ast.expr) -> bool:
     return isinstance(condition, ast.Compare) and isinstance(condition.ops[0], ast.Gt | ast.GtE)
 
 
-def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
+def counted_before(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that move a statement that counts duplicate rows or missing values before the statement that removes
     or fills them, if the name of its variable shows that the author wants to count the removed rows or values."""
     body = program.statements
@@ -252,7 +237,7 @@ def _counted_before(program: ParsedProgram) -> Iterator[Edit]:
             yield (first, first, f"{code}\n")
 
 
-def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
+def coefficients(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits after which a variable gets the coefficient of the column after which it is named, if the program has
     exactly one list of columns."""
     lists = [node for node in program.expressions if isinstance(node, ast.List) and len(node.elts) > 1]
@@ -268,7 +253,7 @@ def _coefficients(program: ParsedProgram) -> Iterator[Edit]:
             yield (start + match.start(1), start + match.end(1), str(named[0]))
 
 
-def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
+def root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits after which the program computes the RMSE from the mean squared error, and not from the model's
     score."""
     for target, value in program.assignments:
@@ -281,7 +266,7 @@ def _root_mean_squared_error(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(call), error)
 
 
-def _other_correlations(program: ParsedProgram) -> Iterator[Edit]:
+def other_correlations(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that drop a column from its own correlations before the program takes the largest of them, because a
     column correlates with itself with 1."""
     for target, value in program.assignments:
@@ -293,7 +278,7 @@ def _other_correlations(program: ParsedProgram) -> Iterator[Edit]:
             yield (match.end(), match.end(), f".drop({match[1]})")
 
 
-def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
+def mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that apply a reduction to the sum or difference of two columns, and not only to the second column, if
     the variable is named after the reduction."""
     for target, value in program.assignments:
@@ -307,7 +292,7 @@ def _mean_of_a_sum(program: ParsedProgram) -> Iterator[Edit]:
                 yield (*program.span(value), f"({operation}).{method}({', '.join(program.arguments(call))})")
 
 
-def _normal_by_large_probability(program: ParsedProgram) -> Iterator[Edit]:
+def normal_by_large_probability(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that reverse the comparison of a p-value in a value whose name says that the sample is normally
     distributed."""
     for target, value in program.assignments:
@@ -335,22 +320,3 @@ def _is_selected_column(node: ast.expr) -> bool:
     if is_label(node.slice):
         return isinstance(node.value, ast.Subscript) and is_condition(node.value.slice)
     return is_column(node.value) and is_condition(node.slice)
-
-
-RULES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
-    _samples_of_means,
-    _complete_samples,
-    _complete_pairs,
-    _result_order,
-    _table_without_totals,
-    _rows_with_gaps,
-    _number_of_outliers,
-    _outliers_themselves,
-    _negated_alternatives,
-    _counted_before,
-    _coefficients,
-    _root_mean_squared_error,
-    _other_correlations,
-    _mean_of_a_sum,
-    _normal_by_large_probability,
-)

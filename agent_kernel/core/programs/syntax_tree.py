@@ -25,3 +25,12 @@ def parse_or_empty(code: str) -> ast.Module:
 def names_in(code: str) -> set[str]:
     """Return the names of variables in plain Python; none if the code cannot be parsed."""
     return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}
+
+
+def names_set(code: str) -> set[str]:
+    """Return the names that the code assigns, imports, defines, or has as parameters."""
+    nodes = list(ast.walk(parse_or_empty(code)))
+    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    names |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    return names | {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}

@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from agent_kernel.core.messages import shorten
+from agent_kernel.core.messages import figures_note, shorten
 from agent_kernel.notebook.kernel.capture import CapturedOutput, Listener, Show, capturing
 from agent_kernel.notebook.kernel.changed_names import NameChanges, NamespaceSnapshot, StrongMark
 from agent_kernel.notebook.kernel.program_value import ProgramValue, recording_value
@@ -175,9 +175,8 @@ def _model_text(captured: CapturedOutput, error: BaseException | None) -> str:
     """Return the text for the model: output, values, figures and, at the end, hints about the error and the error
     itself. The text is never empty."""
     left_out = f"[{captured.dropped} characters of output were dropped]" if captured.dropped else ""
-    figures = f"[{len(captured.images)} figure(s) shown]" if captured.images else ""
     parts = ["".join(captured.out).rstrip(), "".join(captured.err).rstrip(), *captured.values, left_out]
-    parts += [figures, *((describe_error(error), _short_traceback(error)) if error else ())]
+    parts += [figures_note(len(captured.images)), *((describe_error(error), _short_traceback(error)) if error else ())]
     return shorten("\n".join(part for part in parts if part) or "(no output)", RESULT_CHARS)
 
 

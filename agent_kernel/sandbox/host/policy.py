@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from agent_kernel.core.setting_declaration import split_list
+
 if TYPE_CHECKING:
     from agent_kernel.core.settings import Settings
 
@@ -110,13 +112,9 @@ def _paths(text: str) -> tuple[str, ...]:
     return tuple(os.path.abspath(os.path.expanduser(path.strip())) for path in text.split(os.pathsep) if path.strip())
 
 
-def _split_list(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
 def _variables(text: str, environ: Mapping[str, str]) -> list[tuple[str, str]]:
     variables = []
-    for word in _split_list(text):
+    for word in split_list(text):
         name, separator, value = word.partition("=")
         if separator or name in environ:
             variables.append((name, value if separator else environ[name]))

@@ -83,9 +83,7 @@ def _first_process(jail: Jail, protocol_fd: int) -> NoReturn:
     try:
         jail.isolate()
     except OSError as error:
-        jail.layers["mounts"] = {"required": False, "active": False, "detail": str(error)}
-        code_worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
-        os._exit(REFUSED)
+        _refuse_mounts(jail, protocol_fd, error)
     child = os.fork()
     if child == 0:
         _worker(jail, protocol_fd)
@@ -126,9 +124,7 @@ def _worker(jail: Jail, protocol_fd: int, parent: int = 0) -> NoReturn:
         try:
             mounts.leave_sources()
         except OSError as error:
-            jail.layers["mounts"] = {"required": False, "active": False, "detail": str(error)}
-            code_worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
-            os._exit(REFUSED)
+            _refuse_mounts(jail, protocol_fd, error)
     missing = jail.confine(parent)
     if missing:
         reasons = "; ".join(f"{name}: {jail.layers.get(name, {}).get('detail', 'absent')}" for name in missing)
@@ -320,6 +316,13 @@ def _close_wakeup(reader: socket.socket) -> None:
 
 
 def _nothing(number: int, frame: FrameType | None) -> None: ...
+
+
+def _refuse_mounts(jail: Jail, protocol_fd: int, error: OSError) -> NoReturn:
+    """Report that the directories of the jail could not be mounted, and exit."""
+    jail.layers["mounts"] = {"required": False, "active": False, "detail": str(error)}
+    code_worker.refuse(protocol_fd, f"mounts: {error}", jail.layers)
+    os._exit(REFUSED)
 
 
 def _default_signals() -> None:

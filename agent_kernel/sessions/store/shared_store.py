@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from agent_kernel.core.errors import AgentKernelError, StoreError
-from agent_kernel.core.storage_locations import ProcessDirectory
+from agent_kernel.core.process_directory import ProcessDirectory
 from agent_kernel.sessions.blob_files import BlobFiles
 from agent_kernel.sessions.log.log_store import LogConflict, LogStore
 from agent_kernel.sessions.log.message_bus import MessageBus

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent_kernel.core.files import ProducedFile, picture_type
-from agent_kernel.core.messages import Media
+from agent_kernel.core.messages import Media, figures_note
 from agent_kernel.core.protocols import ToolOutput
 from agent_kernel.core.thread_offload import run_in_own_thread
 
@@ -99,7 +99,7 @@ def output_of(value: Any, name: str) -> ToolOutput:
         file = ProducedFile(f"{name}.bin", value)
         return ToolOutput(f"[{len(value)} bytes]", files=(file,))
     if drawn := _to_media(value):
-        return ToolOutput("[1 figure(s) shown]", media=(drawn,))
+        return ToolOutput(figures_note(1), media=(drawn,))
     return ToolOutput(_text(value) or NOTHING)
 
 

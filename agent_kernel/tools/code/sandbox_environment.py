@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent_kernel.core.events import CallOutput, Notice, StateLost
 from agent_kernel.core.files import ProducedFile, RequestedFile
-from agent_kernel.core.messages import shorten
+from agent_kernel.core.messages import figures_note, shorten
 from agent_kernel.core.protocols import RunResult, ToolContext, Variable, Work
 from agent_kernel.core.seams.sandbox import Sandbox
 from agent_kernel.tools.base.tool_source import ToolSourceContext
@@ -159,7 +159,7 @@ def format_result(result: RunResult, notes: Sequence[str] = ()) -> str:
     parts = [
         result.lost and f"({result.lost})",
         *texts,
-        f"[{pictures} figure(s) shown]" if pictures else "",
+        figures_note(pictures),
         *notes,
         error,
     ]

@@ -19,7 +19,7 @@ import jsonschema
 
 from agent_kernel.core.events import CallOutput
 from agent_kernel.core.files import ProducedFile, format_of
-from agent_kernel.core.messages import Media, is_too_deep, is_visible_media
+from agent_kernel.core.messages import Media, images_note, is_too_deep, is_visible_media
 from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.parameter_schema import parameters
 from agent_kernel.tools.mcp.connection import McpConnection, McpServerUnavailable
@@ -242,8 +242,6 @@ def _gather(content: Iterable[Any]) -> ResultParts:
 
 
 def _output(parts: ResultParts, status: Any, details: dict[str, Any]) -> ToolOutput:
-    texts = [text for text in parts.texts if text]
-    if parts.media:
-        texts.append(f"[{len(parts.media)} image(s) shown]")
+    texts = filter(None, [*parts.texts, images_note(len(parts.media))])
     text = "\n".join(texts) or ("(no output)" if not parts.files else "(files only)")
     return ToolOutput(text, status, tuple(parts.media), files=tuple(parts.files), details=details)

@@ -160,8 +160,8 @@ class AgentHandler(CrossOriginHandler):
         """Return the long-lived API token in the headers of the request, or of the login of its browser. Blocking.
         Raises TokenInvalid, StoreError."""
         if self.lasting or not isinstance(self.current_user, TokenUser):
-            return self.services.tokens.holder(self.lasting)
-        return self.services.tokens.find(self.current_user.token_id)
+            return self.services.state.tokens.holder(self.lasting)
+        return self.services.state.tokens.find(self.current_user.token_id)
 
     def decode_argument(self, value: bytes, name: str | None = None) -> str:
         try:
@@ -376,7 +376,7 @@ class AgentHandler(CrossOriginHandler):
         does not answer, as while it restarts, ends no stream: the next check after that decides."""
         if self.caller.token is not None:
             try:
-                return await asyncio.to_thread(self.services.tokens.is_valid, self.caller.token)
+                return await asyncio.to_thread(self.services.state.tokens.is_valid, self.caller.token)
             except StoreError:
                 return True
         try:

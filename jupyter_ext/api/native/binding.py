@@ -242,7 +242,7 @@ class BindConfirmHandler(AgentHandler):
         if kernel:
             kernel.sessions.add(bind.key.id)
         if bind.engine:
-            await self.services.engine_choices.set(bind.key, bind.engine)
+            await self.services.state.engine_choices.set(bind.key, bind.engine)
         else:
             await self.services.notebooks.bind(bind.key, bind.place)
 

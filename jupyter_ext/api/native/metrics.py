@@ -16,7 +16,7 @@ class LimitsHandler(AgentHandler):
     async def get(self) -> None:
         """Get the limits of the caller, and how much of them is used."""
         token = self.caller.token
-        self.reply(await self.services.user_limits.state(self.caller.namespace, token.id if token else ""))
+        self.reply(await self.services.state.user_limits.state(self.caller.namespace, token.id if token else ""))
 
 
 class MetricsHandler(AgentHandler):

@@ -166,7 +166,7 @@ class EngineHandler(AgentHandler):
             bind = self.services.bind_requests.add(caller.kernel.id, key, place or "", body.model)
             self.reply({**self.services.bind_requests.pending(bind), "engine": engine_to_json(info)}, 202)
             return
-        await self.services.engine_choices.set(key, body.model)
+        await self.services.state.engine_choices.set(key, body.model)
         self.reply({"session": key.id, "engine": engine_to_json(info)})
 
 

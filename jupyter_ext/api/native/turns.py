@@ -175,7 +175,7 @@ class TurnCancelHandler(AgentHandler):
             turn = await self.services.access.turn(self.caller, turn_id)
         except TurnNotFound:
             stored = await self.services.access.stored_turn(self.caller, turn_id, self.get_argument("session", None))
-            if stored.state == "open" and self.services.server_link is not None:
+            if stored.state == "open" and self.services.state.link is not None:
                 raise server_unreachable() from None
             self.reply({"state": stored.state})
             return

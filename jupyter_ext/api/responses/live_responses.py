@@ -301,8 +301,8 @@ def responses_of(services: Services) -> LiveResponses:
 
 
 def _response_rows(services: Services) -> ResponseRows | None:
-    if services.server_link is not None:
-        return SharedResponses(services.server_link)
+    if services.state.link is not None:
+        return SharedResponses(services.state.link)
     settings = services.runtime.settings
     return None if settings.store == "memory" else DatabaseResponses(settings.data_dir / "responses.db")
 

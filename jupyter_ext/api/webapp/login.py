@@ -18,7 +18,7 @@ class LoginHandler(LoginFormHandler):
     @property
     def tokens(self) -> ApiTokenStore:
         services: Services = self.settings[SETTING]
-        return services.tokens
+        return services.state.tokens
 
     @allow_unauthenticated
     async def post(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
+from agent_kernel.core.programs.program_rules import rewrite_mistakes
 
 
 def run(code: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
+from agent_kernel.core.programs.program_rules import rewrite_mistakes
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_kernel.core import atomic_file
-from agent_kernel.core.storage_locations import sidecar_paths
+from agent_kernel.sessions.storage_locations import sidecar_paths
 from jupyter_ext.notebooks.sidecar_file import SidecarFile
 
 
@@ -236,7 +236,7 @@ WRITES_FOR_EVER = """
 import sys
 from pathlib import Path
 from agent_kernel.core import atomic_file
-from agent_kernel.core.storage_locations import sidecar_paths
+from agent_kernel.sessions.storage_locations import sidecar_paths
 from jupyter_ext.notebooks.sidecar_file import SidecarFile
 file = SidecarFile(Path(sys.argv[1]))
 for number in range(10**9):

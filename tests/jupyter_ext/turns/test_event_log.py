@@ -17,12 +17,9 @@ from agent_kernel.core.events import (
     TurnFinished,
 )
 from jupyter_ext.turns.event_log import EventLog
+from tests.turns import text_of
 
 END = TurnFinished("committed", "", 0, {})
-
-
-def text_of(events: list[Event]) -> str:
-    return "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
 
 
 async def collect(log: EventLog, after: int = 0) -> list[Event]:

@@ -26,6 +26,7 @@ from jupyter_ext.turns.turn_control import TurnControl
 from tests.jupyter_ext.quotas.test_limits import Server, ended
 from tests.narrowing import instance_of, not_none
 from tests.sessions.log.memory_bus import MemoryBus
+from tests.turns import text_of
 from tests.waiting import until
 
 SLOW = {"text": "word " * 40, "deltas": 40, "delay": 0.01, "when": "slow", "loop": True}
@@ -97,10 +98,6 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 async def read(log: EventLog, after: int = 0) -> list[Event]:
     async with asyncio.timeout(20):
         return [event async for event in log.follow(after)]
-
-
-def text_of(events: Sequence[Event]) -> str:
-    return "".join(event.body.text for event in events if isinstance(event.body, TextDelta))
 
 
 async def test_a_copy_has_the_same_events_under_the_same_numbers(pair: Pair) -> None:

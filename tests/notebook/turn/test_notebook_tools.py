@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import nbformat.v4 as nb
 
@@ -93,11 +92,6 @@ async def save(notebook: Notebook, path: str = "shared.ipynb") -> None:
         (await http.put(f"api/contents/{path}", json=content)).raise_for_status()
 
 
-async def tool_results(notebook: Notebook) -> list[Any]:
-    """Return the results of its calls that the model read."""
-    return [message["content"] for message in await notebook.messages() if message["role"] == "tool"]
-
-
 async def test_the_map_has_the_saved_cells_and_what_ran_in_the_kernel(fresh_notebook: Notebook) -> None:
     path = "test_the_map_has_the_saved_cells_and_what_ran_in_the_kernel.ipynb"
     await save(fresh_notebook, path)
@@ -105,7 +99,7 @@ async def test_the_map_has_the_saved_cells_and_what_ran_in_the_kernel(fresh_note
     await fresh_notebook.run("1 / 0", cell="def")
     ran = await fresh_notebook.run("%%agent\nwhat is in here")
     assert ran.text == "Cells."
-    [text] = await tool_results(fresh_notebook)
+    [text] = await fresh_notebook.tool_results()
     assert text.startswith(f"{path} as last saved 2")
     assert "4 cells.\n0 title-1 markdown: # Weather  (2 lines)\n" in text
     assert "1 broken-1 code: data = {'a': 1}  (In[2], 2 lines, failed: KeyError)\n" in text
@@ -118,7 +112,7 @@ async def test_cells_are_read_by_number_id_and_execution_and_pictures_are_named(
     await fresh_notebook.run("first = 1")
     await fresh_notebook.run("second = 2\nsecond")
     await fresh_notebook.run("%%agent\nread some")
-    [text] = await tool_results(fresh_notebook)
+    [text] = await fresh_notebook.tool_results()
     assert f"[1 broken-1 code In[2]]\n{BROKEN}\n--> KeyError: gone" in text
     assert f"{PLOT}\n--> [image/png, 3 bytes]" in text
     assert "In[2]:\nsecond = 2\nsecond\nOut[2]: int = 2" in text
@@ -127,7 +121,7 @@ async def test_cells_are_read_by_number_id_and_execution_and_pictures_are_named(
 async def test_variables_are_listed_and_one_is_looked_at_without_a_question(notebook: Notebook) -> None:
     await notebook.run("import pandas as pd\ntable = pd.DataFrame({'a': [1, None]})\nrate = 0.5")
     assert (await notebook.run("%%agent\nwhich variables", [])).asked == []
-    listed, one = await tool_results(notebook)
+    listed, one = await notebook.tool_results()
     assert "rate: float = 0.5\ntable: DataFrame, 2 rows x 1 columns: a float64" in listed
     assert "missing values: a 1" in one
     assert "first rows:\na\n1.0\nnan" in one
@@ -136,7 +130,7 @@ async def test_variables_are_listed_and_one_is_looked_at_without_a_question(note
 async def test_the_last_error_is_that_of_the_persons_cell(notebook: Notebook) -> None:
     await notebook.run(BROKEN, cell="broken-1")
     await notebook.run("%%agent\nwhat went wrong")
-    [text] = await tool_results(notebook)
+    [text] = await notebook.tool_results()
     assert "(cell broken-1) failed. Its source:\ndata = {'a': 1}\ndata['gone']" in text
     assert text.endswith("KeyError: 'gone'")
 
@@ -148,14 +142,14 @@ async def test_a_cell_runs_after_its_code_was_shown_and_its_figure_is_shown(note
     before = next(shown for shown in ran.history if "waiting for your answer" in shown)
     assert "plt.plot([1, 2])" in before, "a person is asked about the code, not about an id"
     assert len(ran.of("image/png")) == 1
-    [[text, figure]] = await tool_results(notebook)
+    [[text, figure]] = await notebook.tool_results()
     assert (text["text"], figure["mime"]) == ("drawn\n[1 figure(s) shown]", "image/png")
 
 
 async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) -> None:
     await save(notebook)
     assert (await notebook.run("%%agent\nrun the wrong ones", [])).asked == []
-    first, second, third = await tool_results(notebook)
+    first, second, third = await notebook.tool_results()
     assert "has no code to run" in first
     assert "you cannot run it" in second
     assert "There is no cell 'nowhere'" in third
@@ -163,26 +157,26 @@ async def test_what_is_no_code_of_the_notebook_is_not_run(notebook: Notebook) ->
 
 async def test_a_turn_inside_a_turn_is_refused_and_does_not_wait_for_itself(notebook: Notebook) -> None:
     assert (await notebook.run("%%agent --in live\ncall yourself")).text == "That is refused."
-    assert "cannot be run from inside an agent cell" in (await tool_results(notebook))[0]
+    assert "cannot be run from inside an agent cell" in (await notebook.tool_results())[0]
 
 
 async def test_a_function_of_the_person_runs_in_their_kernel_and_one_with_effects_asks(notebook: Notebook) -> None:
     assert (await notebook.run(REGISTER)).status == "ok"
     ran = await notebook.run("%%agent\nhow much tax", [])
     assert (ran.asked, ran.text) == ([], "25.")
-    assert await tool_results(notebook) == ["computing\n25 euros"]
+    assert await notebook.tool_results() == ["computing\n25 euros"]
     ran = await notebook.run("%%agent\npay it", ["n"])
     assert len(ran.asked) == 1
     assert (await notebook.run("paid")).plain == "[]"
     await notebook.run("%%agent\nlet it fail")
-    assert (await tool_results(notebook))[-1].endswith("LookupError: no such account")
+    assert (await notebook.tool_results())[-1].endswith("LookupError: no such account")
 
 
 async def test_a_call_that_the_kernel_can_not_run_any_more_is_declined_at_once(notebook: Notebook) -> None:
     await notebook.run(REGISTER)
     assert (await notebook.run("%%agent --in live\nforget it first")).text == "It is gone."
-    assert "it did not run; magic:" in (await tool_results(notebook))[-1]
-    assert "declined: this kernel has no tax" in (await tool_results(notebook))[-1]
+    assert "it did not run; magic:" in (await notebook.tool_results())[-1]
+    assert "declined: this kernel has no tax" in (await notebook.tool_results())[-1]
 
 
 async def test_an_interrupt_ends_a_function(notebook: Notebook) -> None:

@@ -4,7 +4,6 @@ the model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +23,7 @@ from agent_kernel.tools.notebook.cell_map import NotebookCell
 from agent_kernel.tools.notebook.current_notebook import LIVE_DOCUMENT, MAX_CELLS, NotebookView, ReadCellsMemory
 from agent_kernel.tools.notebook.notebook_tools import NotebookTools
 from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
+from tests.tools.asking import context
 from tests.turns import KEY
 
 EDITS = frozenset({"insert_cell", "edit_cell", "delete_cell", "move_cell", "run_cells"})
@@ -81,10 +81,6 @@ def desk(page: Page, own: str = "") -> tuple[dict[str, Tool], ReadCellsMemory]:
     known = ReadCellsMemory()
     tools = edit_tools(EditContext(NotebookView(None, page), page, known, own=own), SERVED)
     return {tool.spec.name: tool for tool in tools}, known
-
-
-def context(name: str, arguments: Mapping[str, Any]) -> ToolContext:
-    return ToolContext(KEY, "t1", 1, ToolCall("c1", name, arguments), lambda body: None)
 
 
 async def prepare_call(tool: Tool, **arguments: Any) -> dict[str, Any]:
@@ -167,7 +163,7 @@ async def test_the_model_knows_what_it_wrote() -> None:
         "do": "edit",
         "cell": "new44444",
         "index": 1,
-        "turn": "t1",
+        "turn": "turn-1",
         "notebook": "rain.ipynb",
         "type": "code",
         "before": "z = 3",

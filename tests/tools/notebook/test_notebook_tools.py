@@ -19,6 +19,7 @@ from agent_kernel.tools.base.notebook_access import NotebookRunner, SavedNoteboo
 from agent_kernel.tools.base.tool_source import ToolSourceContext, gather_tools
 from agent_kernel.tools.notebook.notebook_tools import NotebookFunctions, NotebookTools
 from agent_kernel.turn.tool_executor import RoundPosition, Toolbox
+from tests.tools.asking import context
 from tests.turns import KEY
 
 ALL = frozenset({"python", "run_cell", "variables", "last_error", "executions"})
@@ -68,12 +69,8 @@ async def tools(notebook: Notebook | None, **request: Any) -> dict[str, Tool]:
     return {tool.spec.name: tool for tool in offered.tools}
 
 
-def context(name: str, **arguments: Any) -> ToolContext:
-    return ToolContext(KEY, "t1", 1, ToolCall("c1", name, arguments), lambda body: None)
-
-
 async def call_tool(tool: Tool, **arguments: Any) -> ToolOutput:
-    return await tool.call(arguments, context(tool.spec.name, **arguments))
+    return await tool.call(arguments, context(tool.spec.name, arguments))
 
 
 @pytest.mark.parametrize(

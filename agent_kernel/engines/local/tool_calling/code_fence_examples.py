@@ -6,6 +6,7 @@ an answer can tell where it comes from.
 
 from __future__ import annotations
 
+from agent_kernel.core.messages import figures_note
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_prompt import ANSWER, ANSWER_IN_FORM, CLOSE, OPEN
 
@@ -32,7 +33,7 @@ EXAMPLES: tuple[ChatMessage, ...] = (
         "Draw a line chart of the mean heft of quillons per calendar month.",
         "by_month = quillons.groupby(quillons['forged'].dt.month)['heft'].mean()\n"
         "by_month.plot(kind='line')\nplt.show()",
-        "[1 figure(s) shown]",
+        figures_note(1),
         "The line chart shows the mean heft of each calendar month.",
     ),
     *_example(
@@ -44,13 +45,13 @@ EXAMPLES: tuple[ChatMessage, ...] = (
     *_example(
         "Make a bar plot with guild on the x axis and the mean heft of quillons on the y axis.",
         "by_guild = quillons.groupby('guild')['heft'].mean()\nby_guild.plot(kind='bar')\nplt.show()",
-        "[1 figure(s) shown]",
+        figures_note(1),
         "The bar plot shows the mean heft of each guild.",
     ),
     *_example(
         "Plot the cubic function from -3 to 3.",
         "x = np.linspace(-3, 3, 200)\nplt.plot(x, x ** 3)\nplt.show()",
-        "[1 figure(s) shown]",
+        figures_note(1),
         "The plot shows the cubic function from -3 to 3.",
     ),
     *_example("What is 17 % of 6353?", "print(6353 * 0.17)", "1080.01", "17 % of 6353 is 1080.01."),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from agent_kernel.core.messages import Message
+from agent_kernel.core.messages import IMAGE_NOTE, Message
 from agent_kernel.core.programs.answer_form import COUNTS, DECIMALS, SLOT, values_in_form
 from agent_kernel.core.programs.program_outcome import failed_line
 
@@ -35,9 +35,8 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 WORD = re.compile(r"[^\W\d_][\w'-]*")
 WARNING = re.compile(r"(?:line \d+: )?[A-Za-z]\w*Warning: .*")
 FOOTER = re.compile(
-    r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]|\[\d+ figure\(s\) shown\]"
-    r"|\[\d+ image\(s\) shown to the person\]"
-    rf"|\((?:A draft|Draft)\b.*\)|\(no output\)|{WARNING.pattern}"
+    r"Name: .*dtype: \w+|dtype: \w+|\[\d+ rows x \d+ columns\]"
+    rf"|{IMAGE_NOTE}|\((?:A draft|Draft)\b.*\)|\(no output\)|{WARNING.pattern}"
 )
 PRODUCED = re.compile(r"^Files:\n- ", re.MULTILINE)
 """Finds the beginning of the list of files that the code created, in the text of a result."""

@@ -1,8 +1,7 @@
 """Finds mistakes in a small model's program that raise no error. The program prints many rows although the question
-asks for one value; it computes with a column of text as if it contained numbers; it replaces missing values by zeros
-before it computes a mean; it drops rows because of a column that has nothing to do with the question; it defines a
-function again without a change; or it defines a function that does not return the result of the question's example. The
-functions have no side effects.
+asks for one value; it computes with a column of text as if it contained numbers; it defines a function again without a
+change; or it defines a function that does not return the result of the question's example. The functions have no side
+effects.
 
 The description of a table, in the hidden context of a question, contains the lines that convert such columns (see
 ``text_columns``).
@@ -16,8 +15,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column, letters_of
-from agent_kernel.core.programs.syntax_tree import names_in, parse_or_empty
+from agent_kernel.core.programs.syntax_tree import names_in, names_set, parse_or_empty
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import EACH, rows_of
 
 ONE_VALUE = re.compile(
@@ -31,8 +29,6 @@ ONE_VALUE = re.compile(
 """Finds words in a question that ask for one value, or for the one row with a highest or lowest value."""
 MANY_ROWS = 6
 """The smallest number of rows that is too many for a question that asks for one value."""
-COMPLETE_ROWS = re.compile(r"\b(?:any|all|every|(?:in)?complete(?:ly)?)\b", re.IGNORECASE)
-"""Finds words with which a question may ask for rows that have a value in each column."""
 LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", re.MULTILINE)
 """Matches the line in which pandas states the number of rows, if it prints only the first and the last rows."""
 CONVERSION = re.compile(
@@ -62,15 +58,6 @@ ASKS_FOR_AMOUNTS = re.compile(
     re.IGNORECASE,
 )
 """Finds words in a question that ask for amounts of money."""
-MAX_QUESTION = 4_000
-CHANGED_BY_ZEROS = re.compile(r"\.(?:mean|median|std|var|min|idxmin|quantile|describe|agg)\(")
-"""Matches code that computes a statistic whose value zeros change."""
-ABOUT_MISSING = re.compile(
-    r"\b(?:missing|empty|blank|null|nan|none|unknown|fill\w*|zeros?|treat\w*|consider\w*|fehl\w+|leere?|manquant\w*|vides?"
-    r"|faltan\w*|vac[ií]\w*)\b|\b0\b",
-    re.IGNORECASE,
-)
-"""Finds words with which a question says what to do with missing values."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime|timedelta)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
@@ -108,20 +95,7 @@ ASKS_FOR_CHANGE = re.compile(rf"\b(?:{CHANGE})\w*", re.IGNORECASE)
 """Finds words in a question that ask for a change of a function."""
 COMPLAINS = re.compile(rf"\b(?:{CHANGE}|{COMPLAINT})\w*", re.IGNORECASE)
 """Finds words in a question that ask for a change of a function, or say that it does not do what it should."""
-RESULT_NAME = re.compile(
-    r"\b(?:table|data ?frame|series|list|dict|array|variable|result)s? (?:called|named) [`'\"]?([A-Za-z_]\w*)"
-    r"|\b(?:call|name) (?:it|them|this|that|the (?:result|table|data ?frame|list|series)) [`'\"]?([A-Za-z_]\w*)"
-    r"(?!\w|\.\w)"
-    r"|\b(?:keep|save|store|assign|put)\s+(?:it|them|this|that|the \w+)\s+(?:as|in|into|to)\s+"
-    r"(?:(?:an? |the )?(?:variable|data ?frame|list|dict)\s+)?[`'\"]?"
-    r"(?!(?:an?|the|my|its?|one|memory|case|mind|place|text|csv|json|excel|png|pdf|disk|file|numbers?|percent)\b)"
-    r"([A-Za-z_]\w*)(?!\w|\.\w|/)",
-    re.IGNORECASE,
-)
-"""Finds the name that a question gives to a result."""
 UNDEFINED = re.compile(r"^NameError: name '(\w+)' is not defined", re.MULTILINE)
-RANGE = re.compile(r"(?<![\w.,-])(\d+)(?: to | bis |-|–| à | a )(\d+)(?![\w-]|[.,]\d)")
-"""Finds a range of whole numbers in a question."""
 LITERAL = r"""-?\d+(?:\.\d+)?|'[^'\n]*'|"[^"\n]*"|\[[^\[\]\n]*\]|\([^()\n]*\)|\{[^{}\n]*\}|True|False|None"""
 EXAMPLE = re.compile(
     r"(?<![\w.])(?P<call>(?P<name>[A-Za-z_]\w*)\((?:[^()\n]|\([^()\n]*\))*\))[^(\n]{0,60}?"
@@ -186,126 +160,11 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingLine | N
     return None
 
 
-def with_inclusive_bins(code: str, question: str) -> str:
-    """Return the code with its calls of ``pd.cut`` corrected, so that both ends of each range in the question ("0 to
-    17, 18 to 39") belong to the range. With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end
-    falls into the wrong range."""
-    ranges = [(int(low), int(high)) for low, high in RANGE.findall(question)]
-    if len(ranges) < 2 or ".cut(" not in code:
-        return code
-    lows, highs = {low for low, _ in ranges}, {high for _, high in ranges}
-    program = ParsedProgram(code)
-    edits: list[Edit] = []
-    for call in program.nodes:
-        if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".cut"):
-            continue
-        options = {keyword.arg: keyword.value for keyword in call.keywords}
-        bins = call.args[1] if len(call.args) > 1 else options.get("bins")
-        if isinstance(bins, ast.Name):
-            bins = _assigned_value(program, bins.id)
-        if not isinstance(bins, ast.List) or not bins.elts:
-            continue
-        edges = [(program.span(edge), ast.unparse(edge)) for edge in bins.elts[1:]]
-        inner = {int(text) for _, text in edges if text.isdecimal()}
-        end = program.span(call)[1] - 1
-        if "right" in options and ast.unparse(options["right"]) == "False":
-            # Each bin excludes its right end, so an end that is the highest value of a range is one too low.
-            edits += [(*at, str(int(text) + 1)) for at, text in edges if text.isdecimal() and int(text) in highs]
-        elif inner & lows and not inner & highs and "right" not in options:
-            # By default, each bin includes its right end; here the right ends are the lowest values of the next range.
-            edits.append((end, end, ", right=False"))
-        elif inner & highs and ast.unparse(bins.elts[0]) in map(str, lows) and "include_lowest" not in options:
-            # By default, the first bin excludes its left end, which is the lowest value of the first range.
-            edits.append((end, end, ", include_lowest=True"))
-    return program.apply_edits(edits) or code
-
-
-def without_zeros_for_missing(code: str, question: str) -> str:
-    """Return the code without statements such as ``t['a'] = t['a'].fillna(0)``, if it computes a mean, a median or
-    another statistic that zeros change, and the question says nothing of missing values or zeros."""
-    if not CHANGED_BY_ZEROS.search(code) or ABOUT_MISSING.search(question[:MAX_QUESTION]):
-        return code
-    program = ParsedProgram(code)
-    edits: list[Edit] = []
-    for statement in program.statements:
-        if isinstance(statement, ast.Assign) and is_column(target := statement.targets[0]):
-            column = ast.unparse(target)
-            if ast.unparse(statement.value) in (f"{column}.fillna(0)", f"{column}.fillna(0.0)"):
-                start, end = program.span(statement)
-                edits.append((start, end + 1, ""))
-    return program.apply_edits(edits) or code
-
-
-def without_unrelated_gaps(code: str, question: str) -> str:
-    """Return the code without the labels in ``dropna(subset=[...])`` of columns that neither the question nor the rest
-    of the code names. A row without a value in such a column counts for the question. The code is returned unchanged
-    if the question may ask for complete rows."""
-    if COMPLETE_ROWS.search(question[:MAX_QUESTION]):
-        return code
-    program = ParsedProgram(code)
-    edits: list[Edit] = []
-    for call in program.nodes:
-        if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".dropna"):
-            continue
-        for subset in (one.value for one in call.keywords if one.arg == "subset"):
-            labels = subset.elts if isinstance(subset, ast.List) else []
-            used = [
-                label
-                for label in labels
-                if isinstance(label, ast.Constant)
-                and (code.count(repr(label.value)) > 1 or letters_of(str(label.value)) in letters_of(question))
-            ]
-            if used and len(used) < len(labels):
-                edits.append((*program.span(subset), f"[{', '.join(map(program.source, used))}]"))
-    return program.apply_edits(edits) or code
-
-
-def _assigned_value(program: ParsedProgram, name: str) -> ast.expr | None:
-    for node in program.nodes:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            return node.value
-    return None
-
-
 def lacks_name(code: str, errors: Sequence[str]) -> bool:
     """Return whether the code uses a name that was undefined in an earlier try and that the code does not set either.
     ``errors`` are the texts of the earlier results."""
     missing = {match[1] for text in errors for match in UNDEFINED.finditer(text)}
     return bool(missing & names_in(code) - names_set(code)) if missing else False
-
-
-def misses_variable(code: str, question: str) -> bool:
-    """Return whether the question gives the name of the variable for the result, and the code does not set this
-    variable. False for code that cannot be parsed."""
-    names = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
-    return bool(names) and bool(parse_or_empty(code).body) and not names & names_set(code)
-
-
-def with_result_name(code: str, question: str) -> str:
-    """Return the code with a statement that sets the variable for the result to what the last statement prints or
-    displays, if the question gives the name of the variable and the code does not set it."""
-    names = [name for match in RESULT_NAME.finditer(question[:MAX_QUESTION]) for name in match.groups() if name]
-    program = ParsedProgram(code)
-    last = program.statements[-1] if program.statements else None
-    shown = last.value if isinstance(last, ast.Expr) else None
-    if isinstance(shown, ast.Call) and ast.unparse(shown.func) in ("print", "display"):
-        shown = shown.args[0] if len(shown.args) == 1 and not shown.keywords else None
-    if len(names) != 1 or not misses_variable(code, question) or last is None or shown is None:
-        return code
-    if isinstance(shown, ast.Constant | ast.JoinedStr) or ast.unparse(shown).startswith("plt."):
-        return code
-    (start, end), (first, after) = program.span(shown), program.span(last)
-    shows = f"{code[first:start]}{names[0]}{code[end:after]}"
-    return program.apply_edits([(first, after, f"{names[0]} = {program.source(shown)}\n{shows}")]) or code
-
-
-def names_set(code: str) -> set[str]:
-    """Return the names that the code assigns, imports, defines, or has as parameters."""
-    nodes = list(ast.walk(parse_or_empty(code)))
-    names = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    names |= {node.arg for node in nodes if isinstance(node, ast.arg)}
-    names |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
-    return names | {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
 
 
 def unchanged_function(code: str, hidden: Sequence[str], question: str) -> str:

@@ -9,15 +9,10 @@ from dataclasses import dataclass, replace
 
 from agent_kernel.core.messages import Usage
 from agent_kernel.core.programs.kept_variables import with_kept_variables
-from agent_kernel.core.programs.named_options import (
-    with_named_functions,
-    with_named_options,
-    with_summed_column,
-    with_weekday_names,
-)
 from agent_kernel.core.programs.program_edits import ParsedProgram
-from agent_kernel.core.programs.program_mistakes import rewrite_mistakes
+from agent_kernel.core.programs.program_rules import follow_question, rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
+from agent_kernel.core.programs.question_mistakes import with_summed_column
 from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
@@ -27,23 +22,9 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_amounts,
     find_missing_conversion,
     with_check,
-    with_inclusive_bins,
-    with_result_name,
-    without_unrelated_gaps,
-    without_zeros_for_missing,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_percentages import with_fractions_of_percentages
 
-REWRITES = (
-    with_named_functions,
-    with_named_options,
-    with_weekday_names,
-    with_inclusive_bins,
-    without_zeros_for_missing,
-    without_unrelated_gaps,
-    with_result_name,
-)
-"""Functions that correct a program by the text of the question."""
 MAX_CONVERSIONS = 2
 """Number of times that a program is written again with the conversion of a column that it lacked."""
 LOOP = "loop"
@@ -98,9 +79,7 @@ async def write_program(
         if ParsedProgram(line).nodes:
             code, head = f"{head}{line}{code.removeprefix(head)}", head + line
     code = with_fractions_of_percentages(rewrite_mistakes(code), turn.hidden)
-    for rewrite in REWRITES:
-        code = rewrite(code, turn.question)
-    code = with_kept_variables(code, turn.question, turn.variables)
+    code = with_kept_variables(follow_question(code, turn.question), turn.question, turn.variables)
     return replace(program, code=with_check(code, turn.hidden, turn.question))
 
 

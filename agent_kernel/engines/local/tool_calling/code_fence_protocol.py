@@ -28,6 +28,7 @@ from math import inf
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.messages import Message, Usage, parse_arguments
 from agent_kernel.core.programs.answer_form import slots_regex
+from agent_kernel.core.programs.question_mistakes import misses_variable
 from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, EngineRequest, Sampling, TextChunk, ToolSpec
 from agent_kernel.engines.local.backend import ChatMessage, OutputGrammar
 from agent_kernel.engines.local.decoding import reasoning
@@ -48,7 +49,6 @@ from agent_kernel.engines.local.tool_calling.code_fence_answer_checks import (
 )
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     lacks_name,
-    misses_variable,
     unchanged_function,
 )
 from agent_kernel.engines.local.tool_calling.code_fence_program import write_program

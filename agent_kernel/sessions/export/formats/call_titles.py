@@ -3,11 +3,10 @@ tool that is not known here is shown by its own name."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from agent_kernel.core.messages import Message, ToolCall
+from agent_kernel.core.messages import Message, ToolCall, without_image_notes
 
 TARGET_CHARS = 200
 TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -39,8 +38,6 @@ TITLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 STATUS = MappingProxyType(
     {"error": "failed", "denied": "denied", "timeout": "took too long", "interrupted": "stopped", "success": ""}
 )
-_SHOWN = re.compile(r"^\[\d+ (?:figure|image)\(s\) shown\]$\n?", re.MULTILINE)
-"""Matches the line of a result that tells the model how many images the user sees."""
 
 
 def call_title(call: ToolCall) -> str:
@@ -60,7 +57,7 @@ def result_title(message: Message) -> str:
 
 def result_text(message: Message) -> str:
     """Return the text of a result without the notes for the model about images, which the reader sees."""
-    return _SHOWN.sub("", message.text).rstrip("\n") if message.media else message.text
+    return without_image_notes(message.text) if message.media else message.text
 
 
 def _first_line(value: object) -> str:

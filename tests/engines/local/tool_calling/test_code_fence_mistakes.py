@@ -16,10 +16,6 @@ from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     surplus_rows,
     unchanged_function,
     with_check,
-    with_inclusive_bins,
-    with_result_name,
-    without_unrelated_gaps,
-    without_zeros_for_missing,
 )
 from agent_kernel.notebook.kernel.variable_summary import summary
 from tests.narrowing import instance_of, not_none
@@ -236,25 +232,6 @@ def test_a_function_that_the_question_asks_to_change_is_checked_however_the_code
     assert last == "print(net(119))"
 
 
-AGES = "Count them: child (0 to 17), young (18 to 39), middle (40 to 64), senior (65 and older)."
-
-
-@pytest.mark.parametrize(
-    ("code", "meant"),
-    [
-        ("pd.cut(t['a'], [0, 17, 39, 64, 200], right=False)", "pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)"),
-        ("pd.cut(t['a'], bins=[0, 18, 40, 65, 200])", "pd.cut(t['a'], bins=[0, 18, 40, 65, 200], right=False)"),
-        ("b = [0, 17, 39, 64, 200]\npd.cut(x, b)", "b = [0, 17, 39, 64, 200]\npd.cut(x, b, include_lowest=True)"),
-        ("pd.cut(t['a'], [-1, 17, 39, 64, 200])", "pd.cut(t['a'], [-1, 17, 39, 64, 200])"),
-        ("pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)", "pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)"),
-        ("pd.cut(t['a'], 4)", "pd.cut(t['a'], 4)"),
-    ],
-)
-def test_bins_count_both_ends_of_the_ranges_of_the_question(code: str, meant: str) -> None:
-    assert with_inclusive_bins(code, AGES) == meant
-    assert with_inclusive_bins(code, "Count them by age.") == code
-
-
 AMOUNTS = f"Files: o.csv: CSV\n{describe_amount('o', ['qty', 'unit_price'])}"
 LINE = "o['amount'] = o['qty'] * o['unit_price']\n"
 
@@ -286,55 +263,3 @@ def test_a_program_that_sums_prices_lacks_the_amounts(question: str) -> None:
 )
 def test_a_program_that_needs_no_amounts_lacks_none(question: str, code: str, facts: str) -> None:
     assert find_missing_amounts(code, [facts], question) is None
-
-
-FILLED = "t['a'] = t['a'].fillna(0)\n"
-
-
-@pytest.mark.parametrize(
-    ("question", "code", "expected"),
-    [
-        ("What is the average a?", f"{FILLED}print(t['a'].mean())", "print(t['a'].mean())"),
-        ("What is the average a? Missing ones are zero.", f"{FILLED}print(t['a'].mean())", None),
-        ("Count an empty a as 0 in the average.", f"{FILLED}print(t['a'].mean())", None),
-        ("What is the total of a?", f"{FILLED}print(t['a'].sum())", None),
-        ("What is the average a?", "t['a'] = t['a'].fillna(t['b'])\nprint(t['a'].mean())", None),
-    ],
-)
-def test_missing_values_are_no_zeros_in_a_mean_unless_the_question_says_so(
-    question: str, code: str, expected: str | None
-) -> None:
-    assert without_zeros_for_missing(code, question) == (code if expected is None else expected)
-
-
-@pytest.mark.parametrize(
-    ("question", "subset"),
-    [
-        ("What is the mean of the miles per gallon? Ignore missing values.", "['Miles_per_Gallon']"),
-        ("What is the mean of the miles per gallon where the horsepower is known?", None),
-        ("What is the mean of the miles per gallon of the complete rows?", None),
-    ],
-)
-def test_rows_are_not_dropped_for_a_column_that_has_nothing_to_do_with_the_question(
-    question: str, subset: str | None
-) -> None:
-    code = "t = t.dropna(subset={})\nprint(t['Miles_per_Gallon'].mean())"
-    both = "['Miles_per_Gallon', 'Horsepower']"
-    assert without_unrelated_gaps(code.format(both), question) == code.format(subset or both)
-    other = code.format(both) + "\nprint(t['Horsepower'].max())"
-    assert without_unrelated_gaps(other, question) == other
-
-
-@pytest.mark.parametrize(
-    ("question", "code", "expected"),
-    [
-        ("Make a pivot and keep it as piv", "p = t.pivot()\nprint(p)", "p = t.pivot()\npiv = p\nprint(piv)"),
-        ("A table named best, please.", "t.head(3)", "best = t.head(3)\nbest"),
-        ("Store the sums in `sums`.", "sums = t.sum()\nprint(sums)", None),
-        ("Save it as sums.csv", "print(t.sum())", None),
-        ("Keep it in memory.", "print(t.sum())", None),
-        ("Keep it as piv", "print(f'{t}')", None),
-    ],
-)
-def test_a_result_gets_the_name_that_the_question_gives(question: str, code: str, expected: str | None) -> None:
-    assert with_result_name(code, question) == (code if expected is None else expected)

@@ -1,24 +1,16 @@
-"""Lists every location on this machine where agent-kernel stores data, and the files that belong to one conversation;
-creates temporary directories that do not stay if their process is killed."""
+"""Lists every location on this machine where agent-kernel stores data, and the files that belong to one
+conversation."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-import shutil
-import stat
-import tempfile
-import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from agent_kernel.core.session import NotebookBinding, SessionKey
-from agent_kernel.core.setting_declaration import OFF
 from agent_kernel.core.settings import Settings
 
 NOTEBOOK = ".ipynb"
@@ -30,9 +22,6 @@ SIDECAR, SIDECAR_BAK, SIDECAR_CONFLICT = ".agent.json", ".agent.json.bak", ".age
 MAX_NAME_BYTES = 255
 SIDECAR_BACKUPS = "sidecar_backups"
 """Name of the directory below the data directory that holds the previous version of each sidecar."""
-LOCK = "run.lock"
-YOUNG_S = 60.0
-"""Age in seconds below which a temporary directory is left alone, because its process may not hold the lock yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +74,8 @@ def existing_locations(settings: Settings, bound: Iterable[NotebookBinding] = ()
         StorageLocation("limits", data / "requests.db", "tokens spent, and keys of repeated requests", private=False),
         StorageLocation("environments", data / "environments", "libraries of model workers", private=False),
     ]
-    if settings.transcripts.lower() not in ("", *OFF):
-        locations.append(StorageLocation("transcripts", Path(settings.transcripts).expanduser(), "live transcripts"))
+    if (transcripts := settings.transcripts_path) is not None:
+        locations.append(StorageLocation("transcripts", transcripts, "live transcripts"))
     locations += [
         StorageLocation("sidecar", path, "a conversation, beside its notebook") for path in existing_sidecars(bound)
     ]
@@ -183,46 +172,3 @@ def disk_usage(path: Path) -> int:
             return sum(disk_usage(Path(entry.path)) for entry in entries)
     except OSError:
         return 0
-
-
-# Temporary directories.
-
-
-class ProcessDirectory:
-    """A temporary directory of this process that no other user can read, at ``path``. ``close`` removes it.
-
-    The process holds a lock in its directory. The system releases the lock when the process ends, also when it is
-    killed. A new directory therefore first removes those of this user with the same prefix whose lock nobody holds.
-    """
-
-    def __init__(self, prefix: str) -> None:
-        _remove_abandoned(Path(tempfile.gettempdir()), prefix)
-        self._directory = tempfile.TemporaryDirectory(prefix=prefix)
-        self.path = Path(self._directory.name)
-        self._lock = FileLock(self.path / LOCK, thread_local=False)
-        self._lock.acquire()
-
-    def __enter__(self) -> Path:
-        return self.path
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._lock.release()
-        self._directory.cleanup()
-
-
-def _remove_abandoned(parent: Path, prefix: str) -> None:
-    for directory in parent.glob(f"{prefix}*"):
-        with suppress(OSError, Timeout):  # it has no lock, it was removed meanwhile, or its process holds the lock
-            if _is_old(directory.lstat()) and stat.S_ISREG((directory / LOCK).lstat().st_mode):
-                with FileLock(directory / LOCK, timeout=0):
-                    shutil.rmtree(directory, ignore_errors=True)
-
-
-def _is_old(status: os.stat_result) -> bool:
-    """Return whether this is the status of a directory of this user, not a link, whose process has had the time to
-    acquire its lock."""
-    is_own = os.name == "nt" or status.st_uid == os.geteuid()
-    return stat.S_ISDIR(status.st_mode) and is_own and time.time() - status.st_mtime > YOUNG_S

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_kernel.core.storage_locations import LOCK, YOUNG_S, ProcessDirectory
+from agent_kernel.core.process_directory import LOCK, YOUNG_S, ProcessDirectory
 
 PREFIX = "agent-kernel-test-"
 OWNER = f"""
 import time
-from agent_kernel.core.storage_locations import ProcessDirectory
+from agent_kernel.core.process_directory import ProcessDirectory
 directory = ProcessDirectory({PREFIX!r})
 (directory.path / "sessions").mkdir()
 (directory.path / "sessions" / "one.json").write_text("private")

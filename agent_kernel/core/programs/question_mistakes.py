@@ -1,0 +1,224 @@
+"""Rewrites statements that compute something else than the question asks for: with other functions, options or
+ranges, with zeros in place of missing values, or under another name. ``program_rules`` has their order and reasons."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+
+from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column, letters_of
+from agent_kernel.core.programs.syntax_tree import names_set, parse_or_empty
+from agent_kernel.core.programs.table_facts import column_labels
+
+OPTIONS = {
+    "ddof": ("std", "var", "sem"),
+    "equal_var": ("ttest_ind",),
+    "correction": ("chi2_contingency",),
+    "test_size": ("train_test_split",),
+    "random_state": ("train_test_split", "sample", "KMeans", "DecisionTreeClassifier", "RandomForestClassifier"),
+    "drop_first": ("get_dummies",),
+}
+"""Options that questions name, and the functions that have them. Their results differ by the option."""
+OPTION = re.compile(r"\b(ddof|equal_var|correction|test_size|random_state|drop_first) ?= ?(\d+(?:\.\d+)?|True|False)\b")
+"""Matches an option with its value in a question."""
+OPTION_WORDS = (
+    (re.compile(r"\bpopulation standard deviation\b", re.IGNORECASE), ("ddof", "0")),
+    (re.compile(r"\bsample standard deviation\b", re.IGNORECASE), ("ddof", "1")),
+    (re.compile(r"\bWelch\b|\bunequal variances\b", re.IGNORECASE), ("equal_var", "False")),
+    (re.compile(r"\b(?:without|no)\b[^.;,\n]{0,20}\b(?:Yates|continuity)\b", re.IGNORECASE), ("correction", "False")),
+)
+"""Words that name an option in another way."""
+RANGE = re.compile(r"(?<![\w.,-])(\d+)(?: to | bis |-|–| à | a )(\d+)(?![\w-]|[.,]\d)")
+"""Finds a range of whole numbers in a question."""
+MAX_QUESTION = 4_000
+CHANGED_BY_ZEROS = re.compile(r"\.(?:mean|median|std|var|min|idxmin|quantile|describe|agg)\(")
+"""Matches code that computes a statistic whose value zeros change."""
+ABOUT_MISSING = re.compile(
+    r"\b(?:missing|empty|blank|null|nan|none|unknown|fill\w*|zeros?|treat\w*|consider\w*|fehl\w+|leere?|manquant\w*|vides?"
+    r"|faltan\w*|vac[ií]\w*)\b|\b0\b",
+    re.IGNORECASE,
+)
+"""Finds words with which a question says what to do with missing values."""
+COMPLETE_ROWS = re.compile(r"\b(?:any|all|every|(?:in)?complete(?:ly)?)\b", re.IGNORECASE)
+"""Finds words with which a question may ask for rows that have a value in each column."""
+ASKS_FOR_WEEKDAY = re.compile(
+    r"\b(?:which|what) (?:weekday|day of the week|day do)|\bon which (?:week)?days?\b", re.IGNORECASE
+)
+"""Finds a question whose answer is the name of a weekday."""
+WEEKDAY = re.compile(r"\.dt\.(?:weekday|dayofweek|day_of_week)\b(?!\]?\)* ?(?:[<>=!]|\.isin|\.map|\.replace))")
+"""Matches the numbers of weekdays of a column, unless they are compared with numbers or replaced by names."""
+RESULT_NAME = re.compile(
+    r"\b(?:table|data ?frame|series|list|dict|array|variable|result)s? (?:called|named) [`'\"]?([A-Za-z_]\w*)"
+    r"|\b(?:call|name) (?:it|them|this|that|the (?:result|table|data ?frame|list|series)) [`'\"]?([A-Za-z_]\w*)"
+    r"(?!\w|\.\w)"
+    r"|\b(?:keep|save|store|assign|put)\s+(?:it|them|this|that|the \w+)\s+(?:as|in|into|to)\s+"
+    r"(?:(?:an? |the )?(?:variable|data ?frame|list|dict)\s+)?[`'\"]?"
+    r"(?!(?:an?|the|my|its?|one|memory|case|mind|place|text|csv|json|excel|png|pdf|disk|file|numbers?|percent)\b)"
+    r"([A-Za-z_]\w*)(?!\w|\.\w|/)",
+    re.IGNORECASE,
+)
+"""Finds the name that a question gives to a result."""
+
+
+def named_functions(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits that replace ``c.skew()`` by ``stats.skew(c)`` if the question names SciPy's function, and
+    ``c.kurt()`` in the same way. By default, SciPy's functions return the biased estimate, and those of pandas the
+    unbiased one."""
+    for node in program.expressions:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.args + node.keywords:
+            function = {"skew": "skew", "kurt": "kurtosis", "kurtosis": "kurtosis"}.get(node.func.attr)
+            if function and f"scipy.stats.{function}" in question:
+                yield (*program.span(node), f"stats.{function}({program.source(node.func.value)}.dropna())")
+
+
+def named_options(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits that add the options that the question names and that a call lacks or has with another value:
+    ``ddof=0`` in a call of ``std``, ``equal_var=False`` in a t-test of which the question says that it is Welch's. An
+    option with two values in the question is left as it is."""
+    named = [*OPTION.findall(question), *(option for words, option in OPTION_WORDS if words.search(question))]
+    values = {name: {value for other, value in named if other == name} for name, _ in named}
+    for node in program.expressions:
+        if not isinstance(node, ast.Call) or any(one.arg is None for one in node.keywords):
+            continue
+        function = ast.unparse(node.func).rpartition(".")[2]
+        given = {one.arg: one.value for one in node.keywords}
+        for name, functions in OPTIONS.items():
+            if function not in functions or len(values.get(name, ())) != 1:
+                continue
+            (value,) = values[name]
+            if name not in given:
+                end = program.span(node)[1] - 1
+                is_first = not node.args + node.keywords
+                yield (end, end, f"{'' if is_first else ', '}{name}={value}")
+            elif isinstance(given[name], ast.Constant) and program.source(given[name]) != value:
+                yield (*program.span(given[name]), value)
+
+
+def inclusive_bins(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits that correct calls of ``pd.cut``, so that both ends of each range in the question ("0 to 17,
+    18 to 39") belong to the range. With the bins [0, 18, 40], or [0, 17, 39] and ``right=False``, a value at an end
+    falls into the wrong range."""
+    ranges = [(int(low), int(high)) for low, high in RANGE.findall(question)]
+    if len(ranges) < 2 or ".cut(" not in program.code:
+        return
+    lows, highs = {low for low, _ in ranges}, {high for _, high in ranges}
+    for call in program.nodes:
+        if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".cut"):
+            continue
+        options = {keyword.arg: keyword.value for keyword in call.keywords}
+        bins = call.args[1] if len(call.args) > 1 else options.get("bins")
+        if isinstance(bins, ast.Name):
+            bins = _assigned_value(program, bins.id)
+        if not isinstance(bins, ast.List) or not bins.elts:
+            continue
+        edges = [(program.span(edge), ast.unparse(edge)) for edge in bins.elts[1:]]
+        inner = {int(text) for _, text in edges if text.isdecimal()}
+        end = program.span(call)[1] - 1
+        if "right" in options and ast.unparse(options["right"]) == "False":
+            # Each bin excludes its right end, so an end that is the highest value of a range is one too low.
+            yield from ((*at, str(int(text) + 1)) for at, text in edges if text.isdecimal() and int(text) in highs)
+        elif inner & lows and not inner & highs and "right" not in options:
+            # By default, each bin includes its right end; here the right ends are the lowest values of the next range.
+            yield (end, end, ", right=False")
+        elif inner & highs and ast.unparse(bins.elts[0]) in map(str, lows) and "include_lowest" not in options:
+            # By default, the first bin excludes its left end, which is the lowest value of the first range.
+            yield (end, end, ", include_lowest=True")
+
+
+def zeros_for_missing(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits that remove statements such as ``t['a'] = t['a'].fillna(0)``, if the program computes a mean, a
+    median or another statistic that zeros change, and the question says nothing of missing values or zeros."""
+    if not CHANGED_BY_ZEROS.search(program.code) or ABOUT_MISSING.search(question[:MAX_QUESTION]):
+        return
+    for statement in program.statements:
+        if isinstance(statement, ast.Assign) and is_column(target := statement.targets[0]):
+            column = ast.unparse(target)
+            if ast.unparse(statement.value) in (f"{column}.fillna(0)", f"{column}.fillna(0.0)"):
+                start, end = program.span(statement)
+                yield (start, end + 1, "")
+
+
+def unrelated_gaps(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits that remove the labels in ``dropna(subset=[...])`` of columns that neither the question nor the rest
+    of the program names, unless the question may ask for complete rows."""
+    if COMPLETE_ROWS.search(question[:MAX_QUESTION]):
+        return
+    for call in program.nodes:
+        if not isinstance(call, ast.Call) or not program.source(call.func).endswith(".dropna"):
+            continue
+        for subset in (one.value for one in call.keywords if one.arg == "subset"):
+            labels = subset.elts if isinstance(subset, ast.List) else []
+            used = [
+                label
+                for label in labels
+                if isinstance(label, ast.Constant)
+                and (program.code.count(repr(label.value)) > 1 or letters_of(str(label.value)) in letters_of(question))
+            ]
+            if used and len(used) < len(labels):
+                yield (*program.span(subset), f"[{', '.join(map(program.source, used))}]")
+
+
+def weekday_names(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits that replace the numbers of weekdays by their names if the question asks for a weekday, unless the
+    program has a list of the names."""
+    has_list_of_names = re.search(r"[\[{(] *(?:0: *)?['\"]Mon(?:day)?['\"]", program.code)
+    if ASKS_FOR_WEEKDAY.search(question) and not has_list_of_names:
+        yield from ((*match.span(), ".dt.day_name()") for match in WEEKDAY.finditer(program.code))
+
+
+def result_name(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield an edit that assigns what the last statement prints or displays to the variable whose name the question
+    gives to the result, if the program does not set this variable."""
+    names = [name for match in RESULT_NAME.finditer(question[:MAX_QUESTION]) for name in match.groups() if name]
+    last = program.statements[-1] if program.statements else None
+    shown = last.value if isinstance(last, ast.Expr) else None
+    if isinstance(shown, ast.Call) and ast.unparse(shown.func) in ("print", "display"):
+        shown = shown.args[0] if len(shown.args) == 1 and not shown.keywords else None
+    if len(names) != 1 or not misses_variable(program.code, question) or last is None or shown is None:
+        return
+    if not isinstance(shown, ast.Constant | ast.JoinedStr) and not ast.unparse(shown).startswith("plt."):
+        (start, end), (first, after) = program.span(shown), program.span(last)
+        shows = f"{program.code[first:start]}{names[0]}{program.code[end:after]}"
+        yield (first, after, f"{names[0]} = {program.source(shown)}\n{shows}")
+
+
+def misses_variable(code: str, question: str) -> bool:
+    """Return whether the question gives the name of the variable for the result, and the code does not set this
+    variable. False for code that cannot be parsed."""
+    names = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
+    return bool(names) and bool(parse_or_empty(code).body) and not names & names_set(code)
+
+
+def with_summed_column(code: str, question: str, facts: Sequence[str]) -> str:
+    """Return the code with the sums of a column in place of the numbers of rows, if the question asks for most or
+    fewest of the column ("which shop sold the most units") and the code does not use its sums otherwise:
+    ``t['shop'].value_counts()`` becomes ``t.groupby('shop')['units'].sum()``. ``facts`` describe the tables and files
+    of the question."""
+    asked = [label for label in column_labels(facts) if re.search(rf"\b(?:most|fewest) {re.escape(label)}\b", question)]
+    program = ParsedProgram(code)
+    counts = [
+        node
+        for node in program.expressions
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "value_counts"
+        and not node.args + node.keywords
+    ]
+    if len(asked) != 1 or not counts or re.search(rf"groupby\(.*{re.escape(repr(asked[0]))}", code):
+        return code
+    edits: list[Edit] = []
+    for call in counts:
+        column = call.func.value if isinstance(call.func, ast.Attribute) else call
+        if is_column(column) and ast.unparse(column.slice) != repr(asked[0]):
+            table, label = program.source(column.value), program.source(column.slice)
+            sums = f"{table}.groupby({label})[{asked[0]!r}].sum().sort_values(ascending=False)"
+            edits.append((*program.span(call), sums))
+    return program.apply_edits(edits) or code
+
+
+def _assigned_value(program: ParsedProgram, name: str) -> ast.expr | None:
+    for node in program.nodes:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return node.value
+    return None

@@ -1,0 +1,148 @@
+"""Tests that a program uses the functions, options and ranges that its question names."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent_kernel.core.programs.program_rules import follow_question
+from agent_kernel.core.programs.question_mistakes import with_summed_column
+
+AGES = "Count them: child (0 to 17), young (18 to 39), middle (40 to 64), senior (65 and older)."
+FILLED = "t['a'] = t['a'].fillna(0)\n"
+
+
+def test_functions_of_scipy_that_the_question_names_are_used() -> None:
+    code = "a = t['v'].skew()\nb = t['v'].kurt()\n"
+    meant = "a = stats.skew(t['v'].dropna())\nb = stats.kurtosis(t['v'].dropna())\n"
+    assert follow_question(code, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
+    assert follow_question(meant, "Use scipy.stats.skew and scipy.stats.kurtosis.") == meant
+    assert follow_question(code, "What are the skewness and the kurtosis?") == code
+
+
+@pytest.mark.parametrize(
+    ("code", "question", "meant"),
+    [
+        ("s = t['a'].std()", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
+        ("s = np.std(t['a'])", "Give the sample standard deviation.", "s = np.std(t['a'], ddof=1)"),
+        ("s = t['a'].std(ddof=1)", "Use ddof=0.", "s = t['a'].std(ddof=0)"),
+        ("s = t['a'].std(ddof=0)", "Use the sample standard deviation.", "s = t['a'].std(ddof=1)"),
+        ("s = t['a'].std(ddof=1)", "Use ddof = 1.", ""),
+        ("s = t['a'].std(ddof=d)", "Use ddof=0.", ""),
+        ("s = t['a'].std()", "Z-scores with ddof=0, and the standard deviation with ddof = 1.", ""),
+        ("r = stats.ttest_ind(a, b)", "Perform Welch's t-test.", "r = stats.ttest_ind(a, b, equal_var=False)"),
+        (
+            "r = stats.chi2_contingency(t)",
+            "Without Yates' continuity correction.",
+            "r = stats.chi2_contingency(t, correction=False)",
+        ),
+        ("r = stats.chi2_contingency(t)", "Perform the test.", ""),
+        ("r = stats.chi2_contingency(t, **o)", "Use correction=False.", ""),
+        ("a = f(x)", "Use random_state=42.", ""),
+    ],
+)
+def test_an_option_that_the_question_names_is_passed(code: str, question: str, meant: str) -> None:
+    assert follow_question(code, question) == (meant or code)
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("pd.cut(t['a'], [0, 17, 39, 64, 200], right=False)", "pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)"),
+        ("pd.cut(t['a'], bins=[0, 18, 40, 65, 200])", "pd.cut(t['a'], bins=[0, 18, 40, 65, 200], right=False)"),
+        ("b = [0, 17, 39, 64, 200]\npd.cut(x, b)", "b = [0, 17, 39, 64, 200]\npd.cut(x, b, include_lowest=True)"),
+        ("pd.cut(t['a'], [-1, 17, 39, 64, 200])", "pd.cut(t['a'], [-1, 17, 39, 64, 200])"),
+        ("pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)", "pd.cut(t['a'], [0, 18, 40, 65, 200], right=False)"),
+        ("pd.cut(t['a'], 4)", "pd.cut(t['a'], 4)"),
+    ],
+)
+def test_bins_count_both_ends_of_the_ranges_of_the_question(code: str, meant: str) -> None:
+    assert follow_question(code, AGES) == meant
+    assert follow_question(code, "Count them by age.") == code
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        ("What is the average a?", f"{FILLED}print(t['a'].mean())", "print(t['a'].mean())"),
+        ("What is the average a? Missing ones are zero.", f"{FILLED}print(t['a'].mean())", None),
+        ("Count an empty a as 0 in the average.", f"{FILLED}print(t['a'].mean())", None),
+        ("What is the total of a?", f"{FILLED}print(t['a'].sum())", None),
+        ("What is the average a?", "t['a'] = t['a'].fillna(t['b'])\nprint(t['a'].mean())", None),
+    ],
+)
+def test_missing_values_are_no_zeros_in_a_mean_unless_the_question_says_so(
+    question: str, code: str, expected: str | None
+) -> None:
+    assert follow_question(code, question) == (code if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        (
+            "On which weekday do most tickets come?",
+            "print(t['at'].dt.weekday.value_counts().idxmax())",
+            "print(t['at'].dt.day_name().value_counts().idxmax())",
+        ),
+        ("On which weekday is it?", "names = ['Mon', 'Tue']\nprint(names[t['at'].dt.weekday.max()])", None),
+        ("On which weekday is it?", "print(t[t['at'].dt.dayofweek >= 5]['n'].sum())", None),
+        ("How many are on weekends?", "print(t['at'].dt.dayofweek.max())", None),
+    ],
+)
+def test_a_weekday_has_its_name(question: str, code: str, expected: str | None) -> None:
+    assert follow_question(code, question) == (code if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        (
+            "which shop sold the most units?",
+            "n = t['shop'].value_counts()\nprint(n.idxmax(), n.max())",
+            "n = t.groupby('shop')['units'].sum().sort_values(ascending=False)\nprint(n.idxmax(), n.max())",
+        ),
+        ("which shop sold most often?", "n = t['shop'].value_counts()\nprint(n.idxmax())", None),
+        (
+            "which shop sold the most units, and how many sales has it?",
+            "n = t.groupby('shop')['units'].sum()\nprint(n.idxmax(), t['shop'].value_counts())",
+            None,
+        ),
+        ("what are the most units?", "print(t['units'].value_counts())", None),
+    ],
+)
+def test_most_of_a_column_is_a_sum_and_not_a_number_of_rows(question: str, code: str, expected: str | None) -> None:
+    facts = ["Files: s.csv: CSV read by pd.read_csv('s.csv'), 9 rows x 2 columns: shop str, units int64"]
+    assert with_summed_column(code, question, facts) == (code if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("question", "subset"),
+    [
+        ("What is the mean of the miles per gallon? Ignore missing values.", "['Miles_per_Gallon']"),
+        ("What is the mean of the miles per gallon where the horsepower is known?", None),
+        ("What is the mean of the miles per gallon of the complete rows?", None),
+    ],
+)
+def test_rows_are_not_dropped_for_a_column_that_has_nothing_to_do_with_the_question(
+    question: str, subset: str | None
+) -> None:
+    code = "t = t.dropna(subset={})\nprint(t['Miles_per_Gallon'].mean())"
+    both = "['Miles_per_Gallon', 'Horsepower']"
+    assert follow_question(code.format(both), question) == code.format(subset or both)
+    other = code.format(both) + "\nprint(t['Horsepower'].max())"
+    assert follow_question(other, question) == other
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        ("Make a pivot and keep it as piv", "p = t.pivot()\nprint(p)", "p = t.pivot()\npiv = p\nprint(piv)"),
+        ("A table named best, please.", "t.head(3)", "best = t.head(3)\nbest"),
+        ("Store the sums in `sums`.", "sums = t.sum()\nprint(sums)", None),
+        ("Save it as sums.csv", "print(t.sum())", None),
+        ("Keep it in memory.", "print(t.sum())", None),
+        ("Keep it as piv", "print(f'{t}')", None),
+    ],
+)
+def test_a_result_gets_the_name_that_the_question_gives(question: str, code: str, expected: str | None) -> None:
+    assert follow_question(code, question) == (code if expected is None else expected)
