@@ -16,6 +16,8 @@ MIN_KEYS = 2
 """Minimum number of distinct values of a key."""
 MERGED = "_merged"
 """Ending of the name of the variable for the merged table."""
+MAX_COLUMNS = 40
+"""Maximum number of columns of the merged table that are listed."""
 
 
 class KeyColumns(NamedTuple):
@@ -38,10 +40,16 @@ class Merge(NamedTuple):
     folds: bool
     other: KeyColumns
 
+    def added_labels(self) -> list[str]:
+        """Return the labels of the columns that the merge adds. A key that both tables have under the same label is one
+        column."""
+        own = self.key if self.key == self.label and not self.folds else None
+        return [label for label in self.other.labels if label != own]
+
 
 def describe_merge(tables: Sequence[KeyColumns]) -> str:
-    """Return the line that says how code merges the tables; an empty string if they have no common key. The line merges
-    only tables that are connected with the first one to which no other table refers."""
+    """Return the lines that say how code merges the tables and which columns they then have; an empty string if the
+    tables have no common key. Only tables are merged that are connected with the first one to which no other refers."""
     merges = {
         one.table: [merge for other in tables if other is not one and (merge := _best(one, other))] for one in tables
     }
@@ -50,36 +58,37 @@ def describe_merge(tables: Sequence[KeyColumns]) -> str:
     if not connected:
         return ""
     start = connected[0]
-    expression, labels, joined = start.table, set(start.labels), [start.table]
+    expression, labels, joined, columns = start.table, set(start.labels), [start.table], list(start.labels)
     waiting = list(merges[start.table])
     while waiting:
         merge = waiting.pop(0)
         if merge.other.table in joined:
             continue
         expression += _merge_call(merge, labels)
-        labels |= set(merge.other.labels)
+        added = merge.added_labels()
+        columns += [f"{label}_{merge.other.table}" if label in labels else label for label in added]
+        labels |= set(added)
         joined.append(merge.other.table)
         waiting += merges[merge.other.table]
     if "\\" in expression:
         return ""
-    return f"{' and '.join(joined)} have common values. Merge them first: {start.table}{MERGED} = {expression}"
+    name = f"{start.table}{MERGED}"
+    listed = ", ".join(columns[:MAX_COLUMNS])
+    line = f"{' and '.join(joined)} have common values. Merge them first: {name} = {expression}"
+    return f"{line}\n{name} then has the columns {listed}"
 
 
 def _merge_call(merge: Merge, labels: set[str]) -> str:
     """Return the call of ``merge`` for a table with ``labels``."""
     other, key = merge.other.table, merge.key
-    suffixes = f", suffixes=('', '_{other}')" if labels & set(merge.other.labels) - {key} else ""
+    suffixes = f", suffixes=('', '_{other}')" if labels & set(merge.added_labels()) else ""
     if merge.folds:
-        left = f".assign(key=lambda t: t[{merge.label!r}].str.strip().str.lower())"
-        right = f"{other}.drop_duplicates({key!r}).assign(key=lambda t: t[{key!r}].str.strip().str.lower())"
-        return f"{left}.merge({right}, on='key', how='left'{suffixes or _suffixes(labels, merge)})"
+        name = "key" if "key" not in labels.union(merge.other.labels) else "merge_key"
+        left = f".assign({name}=lambda t: t[{merge.label!r}].str.strip().str.lower())"
+        right = f"{other}.drop_duplicates({key!r}).assign({name}=lambda t: t[{key!r}].str.strip().str.lower())"
+        return f"{left}.merge({right}, on={name!r}, how='left'{suffixes}).drop(columns={name!r})"
     on = f"on={key!r}" if key == merge.label else f"left_on={merge.label!r}, right_on={key!r}"
     return f".merge({other}.drop_duplicates({key!r}), {on}, how='left'{suffixes})"
-
-
-def _suffixes(labels: set[str], merge: Merge) -> str:
-    """Return the argument that keeps the label of the first table if both tables have the key's label."""
-    return f", suffixes=('', '_{merge.other.table}')" if merge.key in labels else ""
 
 
 def _best(one: KeyColumns, other: KeyColumns) -> Merge | None:

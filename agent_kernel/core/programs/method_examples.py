@@ -67,6 +67,14 @@ EXAMPLES = tuple(
             r"(?=[\s\S]*\b(?:most|month|year|week|day|quarter)\b)",
             "change = monthly.pct_change(); change.idxmin(), change.min()",
         ),
+        (
+            r"\b(?:per|by|each|every|\d|four) quarters?\b|\bquarterly\b",
+            "t.pivot_table(index='a', columns=dates.dt.quarter, values='c', aggfunc='sum')",
+        ),
+        (
+            r"\b(?:line|bar|curve)s? (?:per|for each|for every) ",
+            "t.pivot_table(index=dates.dt.month, columns='a', values='c', aggfunc='sum').plot()",
+        ),
         (QUARTER, "is_third = dates.dt.quarter == 3"),
     )
 )

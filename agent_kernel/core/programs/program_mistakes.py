@@ -28,6 +28,13 @@ SHORT_TIMES = (
     (re.compile(r"(?:_|\b)s(?:ec(?:ond)?s?)?(?:_|\b)", re.IGNORECASE), 3600),
 )
 """Patterns for the unit in the name of a duration, with the number of these units in an hour."""
+SMALLER_UNITS = (
+    ("kg", r"g|grams?|gr", 1000),
+    ("km", r"m|met(?:er|re)s?", 1000),
+    ("l|lit(?:er|re)", r"ml|millilit(?:er|re)s?", 1000),
+    ("h|hour|hr", r"min|mins|minutes?", 60),
+)
+"""Names of a unit, those of a smaller one, and the number of smaller ones in the unit."""
 COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 
@@ -184,6 +191,27 @@ def values_per_hour(program: ParsedProgram) -> Iterator[Edit]:
         factor = next((factor for unit, factor in SHORT_TIMES if unit.search(label)), 0)
         if factor and not re.search(r"\b(?:60|3600)\b", ast.unparse(value)):
             yield (*program.span(duration), f"({program.source(duration)} / {factor})")
+
+
+def amounts_in_smaller_units(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that convert an amount that is multiplied by a value per larger unit: ``t['grams'] *
+    t['eur_per_kg']``. The names of the columns tell the units, and the statement converts nothing."""
+    statements = [node for node in program.nodes if isinstance(node, ast.stmt)]
+    for node in program.expressions:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+            continue
+        around = [one for one in statements if one.lineno <= node.lineno <= (one.end_lineno or 0)]
+        if re.search(r"\b(?:60|1000|1_000|1e3|0\.001)\b", " ".join(map(program.source, around[-1:]))):
+            continue
+        for amount, value in ((node.left, node.right), (node.right, node.left)):
+            names = [
+                one.slice.value if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) else ""
+                for one in (amount, value)
+            ]
+            for unit, smaller, factor in SMALLER_UNITS:
+                is_per_unit = re.search(rf"(?:_|\b)(?:per|pro)[_ ](?:{unit})(?:_|\b)", str(names[1]), re.IGNORECASE)
+                if is_per_unit and re.search(rf"(?:_|\b)(?:{smaller})(?:_|\b)", str(names[0]), re.IGNORECASE):
+                    yield (*program.span(amount), f"({program.source(amount)} / {factor})")
 
 
 def years(program: ParsedProgram) -> Iterator[Edit]:

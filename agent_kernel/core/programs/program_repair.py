@@ -44,6 +44,8 @@ CONVERTED = ("_number", "_date", "_time", "_lower", "_true")
 """Suffixes of the names of variables that contain converted columns (``core.file_facts.text_columns``)."""
 DATE_PART = re.compile(r"year|month|day|quarter|weekday|dayofweek|hour")
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
+MERGE_SUFFIX = re.compile(r"suffixes=\('', '(_\w+)'\)")
+"""Finds the suffix that a program gives to labels of the second table of a merge."""
 
 
 def repair_program(code: str, result: str) -> str:
@@ -77,7 +79,7 @@ def _names(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
 
 def _labels(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
     """Yield edits that correct a column label that differs from exactly one existing label only in case, spaces or
-    punctuation."""
+    punctuation, or by a suffix that ``merge`` gives only to labels of both tables (``type_schools``)."""
     columns = [label for listed in LABELS.findall(failure.text) for label in _strings(listed)]
     lacking = {found[1]} if found[1] else set(_strings(failure.error))
     for label in lacking - set(columns):
@@ -85,6 +87,8 @@ def _labels(failure: FailedProgram, found: re.Match[str]) -> Iterator[Edit]:
         letters = letters_of(label)
         variables = [name for name in failure.assigned if name.endswith(CONVERTED) and letters_of(name) == letters]
         similar = {column for column in columns if letters_of(column) == letters}
+        suffixes = [suffix for suffix in MERGE_SUFFIX.findall(failure.code) if label.endswith(suffix)]
+        similar |= {column for column in columns for suffix in suffixes if column == label.removesuffix(suffix)}
         if variables and not similar:
             places = [node for node in failure.failed if isinstance(node, ast.Subscript)]
             yield from ((*failure.span(node), variables[0]) for node in places if _has_label(node, label))

@@ -33,6 +33,8 @@ MISTAKES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     program_mistakes.each_group_once,
     # ``speed_kmh = t['km'] / t['duration_min']`` is a speed in kilometres per minute.
     program_mistakes.values_per_hour,
+    # ``t['grams'] * t['eur_per_kg']`` is a thousand times too large.
+    program_mistakes.amounts_in_smaller_units,
     # Tests of SciPy return nan for means: ``ttest_ind(a.mean(), b.mean())``.
     statistics_mistakes.samples_of_means,
     # Tests of SciPy return nan for a column with a missing value.

@@ -164,7 +164,12 @@ def test_a_loop_over_groups_selects_each_group_once(code: str, meant: str) -> No
         ("t['speed_kmh'] = t['km'] / t['hours']", "t['speed_kmh'] = t['km'] / t['hours']"),
         ("t['speed_kmh'] = 60 * t['km'] / t['min']", "t['speed_kmh'] = 60 * t['km'] / t['min']"),
         ("t['pace'] = t['km'] / t['min']", "t['pace'] = t['km'] / t['min']"),
+        ("cost = t['grams'] * t['eur_per_kg']", "cost = (t['grams'] / 1000) * t['eur_per_kg']"),
+        ("print((t['price_per_l'] * t['ml']).sum())", "print((t['price_per_l'] * (t['ml'] / 1000)).sum())"),
+        ("cost = t['grams'] * t['eur_per_kg'] / 1000", "cost = t['grams'] * t['eur_per_kg'] / 1000"),
+        ("cost = t['kg'] * t['eur_per_kg']", "cost = t['kg'] * t['eur_per_kg']"),
+        ("cost = t['hours'] * t['eur_per_hour']", "cost = t['hours'] * t['eur_per_hour']"),
     ],
 )
-def test_a_value_per_hour_is_divided_by_hours(code: str, meant: str) -> None:
+def test_amounts_are_converted_to_the_unit_of_the_value(code: str, meant: str) -> None:
     assert rewrite_mistakes(code) == meant

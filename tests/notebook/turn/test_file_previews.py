@@ -246,7 +246,7 @@ def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> 
     )
     pd.DataFrame({"name": ["Rice", "Peas", "Salt"], "price": [1.5, 2.0, 9.0]}).to_csv("prices.csv", index=False)
     told = describe_files("What does each recipe of my recipes.csv cost by prices.csv?")
-    *_, fact = told.splitlines()
+    *_, fact, columns = told.splitlines()
     assert fact.startswith(
         "my_recipes and prices have common values. Merge them first: my_recipes_merged = my_recipes.assign("
     )
@@ -256,6 +256,7 @@ def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> 
     names: dict[str, Any] = {"pd": pd}
     exec(code + missing.line, names)
     assert names["my_recipes_merged"]["price"].to_list() == [1.5, 2.0, 1.5]
+    assert columns.partition(" columns ")[2] == ", ".join(names["my_recipes_merged"].columns)
     for other in ("m = my_recipes.merge(prices)", "print(my_recipes['grams'].sum(), prices['price'].mean())"):
         assert find_missing_merge(code + other, [told]) is None
 
@@ -265,9 +266,10 @@ def test_repeated_rows_of_a_key_are_merged_once_and_numbers_need_equal_names(her
     pd.DataFrame({"student_id": [1, 2, 2, 3], "school": ["A", "B", "B", "A"], "points": [1, 2, 2, 3]}).to_csv(
         "students.csv", index=False
     )
-    fact = describe_files("exam.csv and students.csv").splitlines()[-1]
+    fact, columns = describe_files("exam.csv and students.csv").splitlines()[-2:]
     names: dict[str, Any] = {"exam": pd.read_csv("exam.csv"), "students": pd.read_csv("students.csv")}
     exec(fact.partition("Merge them first: ")[2], names)
+    assert columns.partition(" columns ")[2] == ", ".join(names["exam_merged"].columns)
     assert names["exam_merged"]["school"].to_list() == ["A", "B", "B"]
     assert names["exam_merged"]["points"].to_list() == [5, 6, 7]
     pd.DataFrame({"n": [1, 2, 3]}).to_csv("other.csv", index=False)

@@ -323,10 +323,9 @@ async def test_files_with_a_common_key_are_described_with_their_merge(files: Fil
         files, "people.xlsx", documents.workbook({"P": [["name", "city"], ["Ada", "Rome"], ["Bob", "Oslo"]]})
     )
     text, _, _ = await offer_files(files, workdir, orders.id, people.id)
-    merge = (
-        "orders_merged = orders.merge(people.drop_duplicates('name'), left_on='customer', right_on='name', how='left')"
-    )
-    assert text.endswith(f"\norders and people have common values. Merge them first: {merge}")
+    merge = "orders.merge(people.drop_duplicates('name'), left_on='customer', right_on='name', how='left')"
+    facts = f"\norders and people have common values. Merge them first: orders_merged = {merge}\n"
+    assert text.endswith(f"{facts}orders_merged then has the columns id, customer, name, city")
 
 
 async def test_a_parquet_file_is_described_by_its_columns(files: FileRegistry, workdir: Path) -> None:

@@ -21,7 +21,7 @@ FACT = re.compile(
 """Matches the line that states how code merges tables."""
 COMBINES = re.compile(r"\bmerge\b|\bjoin\(|\.map\(|\bconcat\(|\bset_index\(|\bzip\(|\breindex\(|\bin set\(|\bisin\(")
 """Matches code that combines or compares tables in another way."""
-METHODS = frozenset({"merge", "assign", "drop_duplicates", "str", "strip", "lower"})
+METHODS = frozenset({"merge", "assign", "drop", "drop_duplicates", "str", "strip", "lower"})
 NODES = (
     *(ast.Module, ast.Assign, ast.Name, ast.Load, ast.Store, ast.Call, ast.Attribute, ast.Constant, ast.Tuple),
     *(ast.keyword, ast.Lambda, ast.arguments, ast.arg, ast.Subscript),
