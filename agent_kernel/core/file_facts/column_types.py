@@ -17,6 +17,9 @@ DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d?\d:\d\d(?::
 """Matches a date that begins with the day. For dates with slashes it is certain that the day comes first only if at
 least one of the days is above 12."""
 DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")
+COMMA_IN_NUMBER = re.compile(r"\d,\d{1,2}(?!\d)")
+GROUPED = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})+|[+-]?\d{1,3}")
+"""Matches a whole number whose thousands may be separated by points."""
 THOUSANDS = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
 MAX_VALUES = 8
 """Maximum number of distinct values of a column that are listed; a column with more values is not listed. The
@@ -43,9 +46,12 @@ def number_options(cells: Sequence[Sequence[str]], kinds: list[str], separator: 
     ``kinds`` in place: the kinds of these columns become float64 or int64."""
     options: list[str] = []
     written = DECIMAL_COMMA if separator != "," else THOUSANDS
+    has_commas = any(COMMA_IN_NUMBER.search(cell) for column in cells for cell in column[:MAX_VALUES])
     for at, column in enumerate(cells):
         present = [text for cell in column if (text := cell.strip()) not in MISSING]
-        if kinds[at] != "str" or not present or not all(map(written.fullmatch, present)):
+        # Where other numbers have a decimal comma, 47.569 is a whole number.
+        groups = separator != "," and has_commas and kinds[at] == "float64" and all(map(GROUPED.fullmatch, present))
+        if not (kinds[at] == "str" or groups) or not present or not all(map(written.fullmatch, present)):
             continue
         fraction, group = (",", ".") if written is DECIMAL_COMMA else (".", ",")
         options += [f"decimal={fraction!r}"] if fraction == "," else []

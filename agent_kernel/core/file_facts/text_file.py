@@ -50,8 +50,11 @@ JSON_LINES = frozenset({"jsonl", "ndjson"})
 TEXTS = frozenset({"txt", "log", "md", "dat", "rst", "yaml", "yml", "toml", "ini", "xml", "html"})
 STRUCTURE = re.compile(r"\b(?:lists?|dict(?:s|ionar(?:y|ies))?|objects?|keys?|nested|json\.load)\b", re.IGNORECASE)
 """Finds a question about the structure of a JSON document, which a table does not have."""
+LINES_OF_TABLES = frozenset({"txt", "dat"})
+"""Extensions of texts whose lines may be the rows of a table."""
 LOGS = frozenset({"log", "txt", "out"})
 LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 MAX_SKIPPED = 10
 """Maximum number of lines before the header of a table that are recognised as a title."""
 
@@ -95,7 +98,24 @@ def text_file_facts(name: str, head: FileHead, prompt: str = "") -> FileFacts:
     """Return the facts about a file with the beginning ``head``. ``name`` is the name by which code opens it; its
     extension says which format it has. ``prompt`` is the question about it."""
     extension = extension_of(name)
-    return _table_facts(name, head) if extension in TABLES else _text_facts(name, head, prompt, extension)
+    is_table = extension in TABLES or (
+        extension in LINES_OF_TABLES and _is_delimited(head) and not LINES.search(prompt)
+    )
+    return _table_facts(name, head) if is_table else _text_facts(name, head, prompt, extension)
+
+
+def _is_delimited(head: FileHead) -> bool:
+    """Return whether the lines of a text are the rows of a table: they have the same number of tabs, semicolons or
+    bars, and the first line has a different label in each cell."""
+    lines = [line for line in head.text.splitlines()[:TYPED_ROWS] if line.strip()]
+    separator = separator_of(lines)
+    counts = {line.count(separator) for line in lines}
+    labels = [cell.strip() for cell in lines[0].split(separator)] if lines else []
+    return len(lines) > 2 and separator != "," and len(counts) == 1 and 0 not in counts and _are_labels(labels)
+
+
+def _are_labels(cells: Sequence[str]) -> bool:
+    return len(set(cells)) == len(cells) and all(re.match(r"[^\W\d]", cell) for cell in cells)
 
 
 def _join(first: str, quoted: Sequence[str], conversions: Sequence[str]) -> str:
@@ -174,11 +194,22 @@ def _table_facts(name: str, head: FileHead) -> FileFacts:
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
     conversions += amounts_of(name, [label for label, kind in zip(columns, kinds, strict=True) if kind in NUMBERS])
+    ordered = [column for column, kind in zip(complete, kinds, strict=True) if kind == "date"] if head.whole else []
+    if len(ordered) == 1 and all(map(ISO_DATE.match, ordered[0])) and ordered[0] != sorted(ordered[0]):
+        conversions += _sorting_of(name, dates[0])
     contents = one_line(f"{reads}, {count}{len(rows[0])} columns: {described}{more}")
     # Only of a table that is read to its end are all values known.
     values = describe_values(columns, complete, kinds) if head.whole else []
     keys = key_columns(name, columns, complete, kinds) if head.whole else None
     return FileFacts("CSV", contents, [*map(one_line, first_lines)], [*map(one_line, values)], conversions, keys)
+
+
+def _sorting_of(name: str, label: str) -> list[str]:
+    """Return the line that says how code sorts the rows of a file by a date. The code-fence protocol for small models
+    copies the statement."""
+    table = _table_name(name)
+    line = f"{table} = {table}.sort_values({label!r}, ignore_index=True)"
+    return [f"{table} is not in the order of {label!r}. Sort it first: {line}"] if table else []
 
 
 def separator_of(lines: Sequence[str]) -> str:

@@ -32,6 +32,8 @@ MAX_OTHERS = 5
 """Maximum number of sheets beside the first one whose columns are listed."""
 WHOLE_SHEET = 2_000
 """Sheets with at most this many rows are read whole. Only then are their rows counted and a row with totals found."""
+OF_SHEETS = re.compile(r"\bsheets? (?:per|for each|for every|of each) ([A-Za-z]\w{2,20})\b", re.IGNORECASE)
+"""Finds what each sheet of a workbook is for."""
 TOTALS = re.compile(
     r"(?:grand |sub)?-?totals?\b|sum\b|overall\b|all\b|summe\b|gesamt\w*\b|insgesamt\b|total général|somme\b|suma\b",
     re.IGNORECASE,
@@ -57,10 +59,11 @@ class SheetTable(NamedTuple):
     whole: bool
 
 
-def workbook_facts(name: str, sheets: Mapping[str, Sheet]) -> FileFacts:
+def workbook_facts(name: str, sheets: Mapping[str, Sheet], prompt: str = "") -> FileFacts:
     """Return the facts about a workbook. ``sheets`` maps the names of its sheets to their rows. The facts describe the
     first sheet, or all sheets with the columns of the first one as one table, whose first column is the name of the
-    sheet. ``name`` is the name by which code opens the workbook."""
+    sheet. The label of this column is what ``prompt``, the question about the workbook, says of the sheets ("one sheet
+    per country"). ``name`` is the name by which code opens the workbook."""
     tables = {sheet: _table_of(rows) for sheet, rows in list(sheets.items())[:MAX_SHEETS]}
     first = next(iter(tables.values()))
     alike = [sheet for sheet, table in tables.items() if table.labels == first.labels and first.labels]
@@ -68,7 +71,9 @@ def workbook_facts(name: str, sheets: Mapping[str, Sheet]) -> FileFacts:
     are_known = all(table.labels or table.whole for table in tables.values()) and len(sheets) <= MAX_SHEETS
     listed = f", sheets: {', '.join(map(shorten, sheets))}"
     if len(alike) > 1 and are_known and len({tables[sheet].options for sheet in alike}) == 1:
-        label = "sheet" if "sheet" not in first.labels else "sheet_name"
+        said = OF_SHEETS.search(prompt)
+        wanted = said[1].lower() if said else "sheet"
+        label = wanted if wanted not in first.labels else "sheet_name"
         rows = [[sheet, *row] for sheet in alike for row in tables[sheet].rows]
         whole = all(tables[sheet].whole for sheet in alike)
         chosen = "None" if len(alike) == len(sheets) else repr(alike)

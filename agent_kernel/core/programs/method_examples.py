@@ -75,6 +75,14 @@ EXAMPLES = tuple(
             r"\b(?:line|bar|curve)s? (?:per|for each|for every) ",
             "t.pivot_table(index=dates.dt.month, columns='a', values='c', aggfunc='sum').plot()",
         ),
+        (
+            r"\b(?:highest|lowest|largest|smallest|best|worst) (?:percentage|share|rate|proportion|fraction)\b",
+            "share = (t['a'] > t['b']).groupby(t['c']).mean() * 100; share.idxmax(), share.max()",
+        ),
+        (
+            r"\bsecond(?:ary)? (?:y[ -]?)?axis\b|\btwo (?:y[ -]?)?axes\b",
+            "fig, ax = plt.subplots(); ax.bar(t['a'], t['b']); right = ax.twinx(); right.plot(t['a'], t['c'])",
+        ),
         (QUARTER, "is_third = dates.dt.quarter == 3"),
     )
 )

@@ -44,6 +44,9 @@ CONVERTED = ("_number", "_date", "_time", "_lower", "_true")
 """Suffixes of the names of variables that contain converted columns (``core.file_facts.text_columns``)."""
 DATE_PART = re.compile(r"year|month|day|quarter|weekday|dayofweek|hour")
 DECIMAL_COMMA = re.compile(r"\d,\d{1,2}(?!\d)")
+OF_GROUPS = re.compile(
+    r"(?P<table>\w+)\.groupby\((?P<key>[^()]*)\)\.n(?P<end>largest|smallest)\((?P<count>\w+), ?(?P<column>[^()]*)\)"
+)
 MERGE_SUFFIX = re.compile(r"suffixes=\('', '(_\w+)'\)")
 """Finds the suffix that a program gives to labels of the second table of a merge."""
 
@@ -346,6 +349,15 @@ def _largest_value(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
             yield (*failure.span(keys[0]), f"lambda key: abs({names[0].id}[key])")
 
 
+def _largest_of_groups(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Yield edits that replace ``t.groupby(k).nlargest(3, 'c')``, which only a column of groups has, by the first three
+    rows of each group of the sorted table."""
+    for call in failure.calls:
+        if match := OF_GROUPS.fullmatch(failure.source(call)):
+            order = f"sort_values({match['column']}, ascending={match['end'] == 'smallest'})"
+            yield (*failure.span(call), f"{match['table']}.{order}.groupby({match['key']}).head({match['count']})")
+
+
 RULES: tuple[tuple[re.Pattern[str], Callable[[FailedProgram, re.Match[str]], Iterator[Edit]]], ...] = (
     (re.compile(r"\ANameError: name '(\w+)' is not defined"), _names),
     (re.compile(r"\AKeyError|object has no attribute '(\w+)'"), _labels),
@@ -353,6 +365,7 @@ RULES: tuple[tuple[re.Pattern[str], Callable[[FailedProgram, re.Match[str]], Ite
     (re.compile(r"Invalid frequency: (?P<old>\w+)\. Did you mean (?P<new>\w+)\?"), _frequency),
     (re.compile(r"'(?P<old>\w+)' is no longer supported for offsets\. Please use '(?P<new>\w+)' instead"), _frequency),
     (re.compile(r"for Period, please use '(?P<new>\w+)' instead of '(?P<old>\w+)'"), _frequency),
+    (re.compile(r"'DataFrameGroupBy' object has no attribute 'n(?:largest|smallest)'"), _largest_of_groups),
     (re.compile(r"has no attribute '(\w+)'|`np\.(\w+)` was removed"), _removed_names),
     (re.compile(r"got an unexpected keyword argument '(\w+)'"), _options),
     (NOT_A_NUMBER, _numbers_in_text),

@@ -111,19 +111,20 @@ def _facts_of(name: str, path: str, prompt: str) -> FileFacts | None:
     """Return the facts about one file; None if it cannot be read."""
     extension = extension_of(name)
     if extension in BY_PANDAS:
-        return _binary_table_facts(name, path, extension)
+        return _binary_table_facts(name, path, prompt)
     head = read_head(path)
     return None if head is None else text_file_facts(name, head, prompt)
 
 
-def _binary_table_facts(name: str, path: str, extension: str) -> FileFacts:
+def _binary_table_facts(name: str, path: str, prompt: str) -> FileFacts:
     """Return the sheets and first rows of a workbook, or the columns of a parquet file; the size of the file if it
     cannot be read, or if a library that pandas needs for it is not installed."""
+    extension = extension_of(name)
     # A library may raise anything for a damaged file, and may be missing.
     with suppress(Exception):
         if extension == "parquet":
             return _parquet_facts(name, path)
-        if extension != "xls" and (facts := _workbook_facts(name, path)):
+        if extension != "xls" and (facts := _workbook_facts(name, path, prompt)):
             return facts
     return FileFacts("table", f"{reads_by_pandas(name)}, {os.path.getsize(path)} bytes")
 
@@ -138,7 +139,7 @@ def _parquet_facts(name: str, path: str) -> FileFacts:
     return parquet_facts(name, f"{size}: {listed}", columns)
 
 
-def _workbook_facts(name: str, path: str) -> FileFacts | None:
+def _workbook_facts(name: str, path: str, prompt: str) -> FileFacts | None:
     """Return the facts about a workbook; None if its unpacked size is above MAX_WORKBOOK_BYTES, which is possible even
     for a small file, because workbooks are compressed."""
     from openpyxl import load_workbook
@@ -153,8 +154,7 @@ def _workbook_facts(name: str, path: str) -> FileFacts | None:
             read = sheet.iter_rows(max_row=WHOLE_SHEET + 1, max_col=MAX_COLUMNS, values_only=True)
             rows = [list(row) for row in read]
             sheets[sheet.title] = Sheet(rows[:WHOLE_SHEET], len(rows) <= WHOLE_SHEET)
-        return workbook_facts(
-            name, sheets | {title: Sheet([], whole=False) for title in book.sheetnames if title not in sheets}
-        )
+        unread = {title: Sheet([], whole=False) for title in book.sheetnames if title not in sheets}
+        return workbook_facts(name, sheets | unread, prompt)
     finally:
         book.close()

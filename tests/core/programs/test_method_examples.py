@@ -28,6 +28,8 @@ VALUES = pd.DataFrame({"a": [1.0, 2.0, 3.0, None, 2.5, 90.0], "b": [2.0, 1.0, 4.
         ("How many hourly readings are missing?", ".difference(dates)"),
         ("What is the longest gap between two visits?", "diff()"),
         ("Fit a straight line of price over km.", "np.polyfit"),
+        ("Which shop has the highest percentage of late orders?", ".groupby(t['c']).mean()"),
+        ("Rain as bars and the temperature on a second y axis, please.", "twinx()"),
         ("Show the sums by quarter.", "columns=dates.dt.quarter"),
         ("Plot the totals, one line per source.", "columns='a'"),
         ("In which month did the revenue fall most?", "idxmin()"),

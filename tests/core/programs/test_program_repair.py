@@ -57,6 +57,10 @@ CORRECTED = [
     ("x = np.NaN", "x = np.nan"),
     ("marks['points'].fillna(method='ffill')", "marks['points'].ffill()"),
     ("pd.to_datetime(days['text'], infer_datetime_format=True)", "pd.to_datetime(days['text'])"),
+    (
+        "x = days.groupby('text').nlargest(1, 'v')",
+        "x = days.sort_values('v', ascending=False).groupby('text').head(1)",
+    ),
     ("marks.groupby('day').mean()", "marks.groupby('day').mean(numeric_only=True)"),
     ("marks.corr()", "marks.corr(numeric_only=True)"),
     ("days['text'].dt.month", "pd.to_datetime(days['text']).dt.month"),

@@ -238,6 +238,7 @@ def test_sheets_with_the_same_columns_are_one_table_without_titles_and_totals(he
     assert list(visits.columns) == ["sheet", "day", "ward", "n"]
     assert visits.index.is_unique
     assert visits["n"].dtype == "int64"
+    assert "columns: month str, day int64" in describe_files("visits.xlsx has one sheet per month.")
 
 
 def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> None:
@@ -274,6 +275,21 @@ def test_repeated_rows_of_a_key_are_merged_once_and_numbers_need_equal_names(her
     assert names["exam_merged"]["points"].to_list() == [5, 6, 7]
     pd.DataFrame({"n": [1, 2, 3]}).to_csv("other.csv", index=False)
     assert "common values" not in describe_files("exam.csv and other.csv")
+
+
+def test_a_text_with_the_rows_of_a_table_is_read_as_one_and_points_separate_thousands(here: Path) -> None:
+    Path("gifts.txt").write_text("city\tgift\tday\nRome\t€5\t2024-01-05\nOslo\t€65\t2024-02-01\n")
+    told = describe_files("Which city in gifts.txt gave most?")
+    assert "gifts.txt: CSV read by pd.read_csv('gifts.txt', sep='\\t', parse_dates=['day']), 2 rows x 3 columns" in told
+    assert "text read by open('gifts.txt').read().splitlines()" in describe_files("How many lines has gifts.txt?")
+    Path("shops.csv").write_text("shop;visitors;rate\nA;47.569;13,7\nB;9.100;2,5\n")
+    told = describe_files("shops.csv")
+    reads = "pd.read_csv('shops.csv', sep=';', decimal=',', thousands='.')"
+    assert f"{reads}, 2 rows x 3 columns: shop str, visitors int64, rate float64" in told
+    Path("rates.csv").write_text("shop;rate\nA;47.569\nB;9.100\n")
+    assert "pd.read_csv('rates.csv', sep=';'), 2 rows x 2 columns: shop str, rate float64" in describe_files(
+        "rates.csv"
+    )
 
 
 def test_dates_that_are_text_in_a_workbook_are_read_as_dates(here: Path) -> None:

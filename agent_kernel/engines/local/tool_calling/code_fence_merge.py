@@ -1,7 +1,8 @@
-"""Finds programs that compute with several tables without merging them. The functions have no side effects.
+"""Finds programs that compute with several tables without merging them, or with neighbouring rows of a table that is
+not sorted. The functions have no side effects.
 
-The description of the files of a question, in its hidden context, contains the line that merges their tables (see
-``core.file_facts.table_keys``)."""
+The description of the files of a question, in its hidden context, contains the lines that merge their tables (see
+``core.file_facts.table_keys``) and that sort a table by its dates."""
 
 from __future__ import annotations
 
@@ -21,6 +22,18 @@ FACT = re.compile(
 """Matches the line that states how code merges tables."""
 COMBINES = re.compile(r"\bmerge\b|\bjoin\(|\.map\(|\bconcat\(|\bset_index\(|\bzip\(|\breindex\(|\bin set\(|\bisin\(")
 """Matches code that combines or compares tables in another way."""
+ORDER = re.compile(
+    r"^(?P<table>[A-Za-z_]\w*) is not in the order of (?P<label>'[^'\\\n]+')\. "
+    r"Sort it first: (?P<line>(?P=table) = (?P=table)\.sort_values\((?P=label), ignore_index=True\))$",
+    re.MULTILINE,
+)
+"""Matches the line that states how code sorts a table by its dates."""
+NEIGHBOURS = re.compile(r"\.(?:diff|shift|rolling|pct_change|expanding)\(")
+"""Matches code that computes with neighbouring rows."""
+ORDERS = re.compile(
+    r"sort_values|sort_index|resample|asfreq|pivot|\.(?:sum|mean|count|size)\(\)\.(?:diff|shift|rolling|pct_change)"
+)
+"""Matches code that sorts rows, or whose groups are sorted."""
 METHODS = frozenset({"merge", "assign", "drop", "drop_duplicates", "str", "strip", "lower"})
 NODES = (
     *(ast.Module, ast.Assign, ast.Name, ast.Load, ast.Store, ast.Call, ast.Attribute, ast.Constant, ast.Tuple),
@@ -46,6 +59,16 @@ def find_missing_merge(code: str, hidden: Sequence[str]) -> MissingLine | None:
         if misaligns or (not COMBINES.search(code) and _unused_tables(program, tables)):
             return MissingLine(f"{fact['line']}\n", is_named=False)
     return None
+
+
+def find_missing_order(code: str, hidden: Sequence[str]) -> MissingLine | None:
+    """Return the line that sorts a table by its dates, if ``code`` reads it and computes with neighbouring rows without
+    an order; otherwise None. ``hidden`` has the texts of the hidden context."""
+    if not NEIGHBOURS.search(code) or ORDERS.search(code):
+        return None
+    facts = (match for text in hidden for match in ORDER.finditer(text))
+    read = (fact for fact in facts if re.search(rf"^{fact['table']} = pd\.read_", code, re.MULTILINE))
+    return next((MissingLine(f"{fact['line']}\n", is_named=True) for fact in read), None)
 
 
 def _combined_columns(program: ParsedProgram, tables: Sequence[str]) -> Iterator[ast.BinOp]:

@@ -17,7 +17,7 @@ from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
 from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unset_values, with_printed_values
-from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge
+from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge, find_missing_order
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     find_missing_amounts,
     find_missing_conversion,
@@ -50,9 +50,9 @@ async def write_program(
 ) -> DecodedProgram:
     """Decode one program, which begins with the lines ``reading``, and complete it.
 
-    If the program lacks the merge of two tables, the conversion of a column, or the computation of amounts, that the
-    hidden context of ``turn`` asks for, that line is added before it; the model writes the rest again, unless the
-    program already uses the name that the line sets. If the program ignores sentences of the question, the model writes
+    If the program lacks the merge of two tables, the order of rows, the conversion of a column, or the computation of
+    amounts, that the hidden context of ``turn`` asks for, that line is added before it; the model writes the rest
+    again, unless the line completes the program. If the program ignores sentences of the question, the model writes
     it again after these sentences as comments. If it prints a demanded value from a variable that is not set anywhere,
     the model writes the line that sets the variable.
     If the question has an example of what a function should return, a line that checks the example is added."""
@@ -96,6 +96,7 @@ async def _converted_program(
         code = reading + _without_indent(completion.text)
         conversion = (
             find_missing_merge(code, turn.hidden)
+            or find_missing_order(code, turn.hidden)
             or find_missing_conversion(code, turn.hidden)
             or find_missing_amounts(code, turn.hidden, turn.question)
         )

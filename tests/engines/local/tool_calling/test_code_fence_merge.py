@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge
+from agent_kernel.core.file_facts.text_file import describe_file, head_of, text_file_facts
+from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge, find_missing_order
+from tests.narrowing import not_none
 
 READS = "sales = pd.read_csv('sales.csv')\ngoods = pd.read_csv('goods.csv')\n"
 LINE = "sales_merged = sales.merge(goods.drop_duplicates('id'), left_on='good', right_on='id', how='left')"
@@ -44,3 +46,24 @@ def test_a_file_that_the_program_does_not_read_is_not_merged() -> None:
 def test_only_a_line_that_does_nothing_but_merge_these_tables_is_added(line: str) -> None:
     facts = [FACTS[0].replace(LINE, line)]
     assert find_missing_merge(READS + "print(sales['n'].sum())", facts) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "is_missing"),
+    [
+        ("print(faults['at'].diff().max())", True),
+        ("print(faults['n'].rolling(7).mean().max())", True),
+        ("faults = faults.sort_values('at')\nprint(faults['at'].diff().max())", False),
+        ("print(faults.groupby(faults['at'].dt.month)['n'].sum().pct_change())", False),
+        ("print(faults['n'].sum())", False),
+    ],
+)
+def test_neighbouring_rows_are_in_the_order_of_their_dates(code: str, is_missing: bool) -> None:
+    rows = b"at,n\n2024-02-01,1\n2024-01-05,2\n2024-03-01,4\n"
+    head = not_none(head_of(rows, len(rows)))
+    facts = [f"Files: {describe_file('faults.csv', text_file_facts('faults.csv', head))}"]
+    reads = "faults = pd.read_csv('faults.csv', parse_dates=['at'])\n"
+    missing = find_missing_order(reads + code, facts)
+    assert (missing is not None) == is_missing
+    if missing:
+        assert missing.line == "faults = faults.sort_values('at', ignore_index=True)\n"
