@@ -79,6 +79,8 @@ ACCESS = (
     r"(?P<status>\d+) (?:(?P<bytes>\d+)|-)"
 )
 """Matches a line of the common log format of web servers."""
+REQUEST = r'"(?P<method>[A-Z]+) (?P<path>[^\s"]+)[^"]*"'
+"""Matches the request of a line in another format: ``"GET /search HTTP/1.1"``."""
 REFERRER_AND_AGENT = r' "(?P<referrer>[^"]*)" "(?P<agent>[^"]*)"'
 """Matches the two fields that the combined log format adds."""
 
@@ -186,6 +188,8 @@ def _field(texts: Sequence[str], *, is_column: bool) -> _Field | None:
     if _share(re.compile(rf"\[?(?:{STAMP})\]?").fullmatch, texts) >= MOST:
         brackets = (r"\[", r"\]") if common[0] == "[" else ("", "")
         return _Field(_time_value(common.strip("[]")), "time", *brackets)
+    if _share(re.compile(REQUEST).fullmatch, texts) >= MOST and common[1:].partition(" ")[0] in METHODS:
+        return _Field(REQUEST)
     before, after = _frame_of(common)
     frame = (re.escape(before), re.escape(after))
     bodies = [text[len(before) : len(text) - len(after)] for text in texts if text.endswith(after)]
@@ -233,6 +237,7 @@ def _with_names(fields: Sequence[_Field]) -> list[_Field]:
             before = fields[at - 1] if at else _Field("")
             words = [other.value.strip(":=,()") for other in (following, before) if not other.name]
             units = [word for word in words[:1] if following.name == "" and word.casefold() in UNITS]
+            units += ["status"] if before.value == REQUEST else []
             name = next((SHORT_UNITS.get(word, word) for word in [*units, *words[::-1]] if word.isidentifier()), name)
         number = 2
         while name and name in taken:

@@ -65,6 +65,16 @@ def _frame(table: LogTable, lines: Sequence[str]) -> pd.DataFrame:
         ),
         pytest.param(
             [
+                f'10.0.0.{at} [{clock}] "{method} /api/{part} HTTP/1.1" {200 + at} {at * 1.5}ms'
+                for at, clock in enumerate(CLOCKS)
+                for method, part in (("GET", "search"), ("POST", "cart"))
+            ],
+            ["ip", "time", "method", "path", "status", "ms"],
+            ["10.0.0.0", pd.Timestamp("2025-01-01 10:01"), "GET", "/api/search", 200, 0.0],
+            id="a request in quotes with its status",
+        ),
+        pytest.param(
+            [
                 f"Nov {day:2} 07:00:01 web01 {name}: done"
                 for day in range(1, 29)
                 for name in (f"sshd[{day}]", "cron[9]")
