@@ -14,9 +14,10 @@ import tokenize
 from collections.abc import Collection, Iterator
 
 from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_condition
+from agent_kernel.core.programs.question_mistakes import MAX_QUESTION, result_names
 
 CHANGES = re.compile(
-    r"\b(?:drop|remov|delet|filter|exclud|discard|restrict|trim|clean|overwrit|replac|updat|chang|modif|dedup|fix"
+    r"\b(?:drop|remov|delet|filter|exclud|discard|restrict|trim|clean|overwrit|replac|updat|chang|modif|dedup|fix|limit"
     r"|lösch|entfern|bereinig|änder|ersetz|supprim|élimin|elimin|borr|limpi)\w*"
     r"|\b(?:keep|leave|throw|get|cut) (?:only|out|away|rid|off)\b|\bonly keep\b|\bin ?place\b",
     re.IGNORECASE,
@@ -28,7 +29,6 @@ AGGREGATING = frozenset({"groupby", "pivot_table", "pivot", "value_counts", "agg
 """Methods that return another table."""
 FIELD = re.compile(r"\{[^{}]*\}")
 """Matches a field of an f-string."""
-MAX_QUESTION = 4_000
 
 
 def with_kept_variables(code: str, question: str, variables: Collection[str]) -> str:
@@ -38,7 +38,7 @@ def with_kept_variables(code: str, question: str, variables: Collection[str]) ->
     result or asks for a change, or if the program later sets a column of the variable."""
     if CHANGES.search(question[:MAX_QUESTION]):
         return code
-    for name in variables:
+    for name in (name for name in variables if name not in result_names(question)):
         program = ParsedProgram(code)
         statement = next((one for one in program.statements if _narrows(one, name)), None)
         if isinstance(statement, ast.Assign) and not _is_changed_later(program, statement, name):

@@ -52,10 +52,11 @@ RESULT_NAME = re.compile(
     r"\b(?:table|data ?frame|series|list|dict|array|variable|result)s? (?:called|named) [`'\"]?([A-Za-z_]\w*)"
     r"|\b(?:call|name) (?:it|them|this|that|the (?:result|table|data ?frame|list|series)) [`'\"]?([A-Za-z_]\w*)"
     r"(?!\w|\.\w)"
-    r"|\b(?:keep|save|store|assign|put)\s+(?:it|them|this|that|the \w+)\s+(?:as|in|into|to)\s+"
+    r"|\b(?:keep|save|store|assign|put)\s+(?:it|them|this|that|the \w+(?: \w+)?)\s+(?:as|in|into|to)\s+"
     r"(?:(?:an? |the )?(?:variable|data ?frame|list|dict)\s+)?[`'\"]?"
     r"(?!(?:an?|the|my|its?|one|memory|case|mind|place|text|csv|json|excel|png|pdf|disk|file|numbers?|percent)\b)"
-    r"([A-Za-z_]\w*)(?!\w|\.\w|/)",
+    r"([A-Za-z_]\w*)(?!\w|\.\w|/)"
+    r"|\b(?:keep|save|store)\b[^.?!\n]{1,80}? as [`'\"]?([A-Za-z]+(?:_[a-z]\w*|\d+))(?!\w|\.\w|/)",
     re.IGNORECASE,
 )
 """Finds the name that a question gives to a result."""
@@ -170,7 +171,7 @@ def weekday_names(program: ParsedProgram, question: str) -> Iterator[Edit]:
 def result_name(program: ParsedProgram, question: str) -> Iterator[Edit]:
     """Yield an edit that assigns what the last statement prints or displays to the variable whose name the question
     gives to the result, if the program does not set this variable."""
-    names = [name for match in RESULT_NAME.finditer(question[:MAX_QUESTION]) for name in match.groups() if name]
+    names = result_names(question)
     last = program.statements[-1] if program.statements else None
     shown = last.value if isinstance(last, ast.Expr) else None
     if isinstance(shown, ast.Call) and ast.unparse(shown.func) in ("print", "display"):
@@ -186,8 +187,13 @@ def result_name(program: ParsedProgram, question: str) -> Iterator[Edit]:
 def misses_variable(code: str, question: str) -> bool:
     """Return whether the question gives the name of the variable for the result, and the code does not set this
     variable. False for code that cannot be parsed."""
-    names = {name for match in RESULT_NAME.finditer(question) for name in match.groups() if name}
-    return bool(names) and bool(parse_or_empty(code).body) and not names & names_set(code)
+    names = result_names(question)
+    return bool(names) and bool(parse_or_empty(code).body) and names_set(code).isdisjoint(names)
+
+
+def result_names(question: str) -> list[str]:
+    """Return the names that the question gives to a result."""
+    return [name for match in RESULT_NAME.finditer(question[:MAX_QUESTION]) for name in match.groups() if name]
 
 
 def with_summed_column(code: str, question: str, facts: Sequence[str]) -> str:

@@ -41,6 +41,8 @@ def test_the_rows_of_a_table_of_the_user_get_a_variable_of_their_own(code: str, 
     ("question", "code", "variables"),
     [
         ("Remove the short trips.", "trips = trips[trips['km'] > 5]\nprint(len(trips))", ["trips"]),
+        ("Keep the long ones as trips", "trips = trips[trips['km'] > 5]\nprint(len(trips))", ["trips"]),
+        ("Take the long ones and call it trips", "trips = trips[trips['km'] > 5]\nprint(len(trips))", ["trips"]),
         ("Which are long?", "trips = trips[trips['km'] > 5]\ntrips['long'] = True\nprint(trips)", ["trips"]),
         ("Which are long?", "trips = trips.sort_values('km')\nprint(trips)", ["trips"]),
         ("Which are long?", "trips = read()\ntrips = trips[trips['km'] > 5]\nprint(trips)", []),

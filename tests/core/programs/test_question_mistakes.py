@@ -137,6 +137,12 @@ def test_rows_are_not_dropped_for_a_column_that_has_nothing_to_do_with_the_quest
     ("question", "code", "expected"),
     [
         ("Make a pivot and keep it as piv", "p = t.pivot()\nprint(p)", "p = t.pivot()\npiv = p\nprint(piv)"),
+        (
+            "keep the 3 players with the most points of each club as top3 (a dataframe)",
+            "print(t.head(3))",
+            "top3 = t.head(3)\nprint(top3)",
+        ),
+        ("keep the rows that have a date as they are", "print(t.head(3))", None),
         ("A table named best, please.", "t.head(3)", "best = t.head(3)\nbest"),
         ("Store the sums in `sums`.", "sums = t.sum()\nprint(sums)", None),
         ("Save it as sums.csv", "print(t.sum())", None),

@@ -252,14 +252,14 @@ def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> 
         "my_recipes and prices have common values. Merge them first: my_recipes_merged = my_recipes.assign("
     )
     code = "my_recipes = pd.read_csv('my recipes.csv')\nprices = pd.read_csv('prices.csv')\n"
-    missing = find_missing_merge(code + "print((my_recipes['grams'] * prices['price']).sum())", [told])
+    missing = find_missing_merge(code + "print((my_recipes['grams'] * prices['price']).sum())", code, [told])
     assert missing is not None
     names: dict[str, Any] = {"pd": pd}
     exec(code + missing.line, names)
     assert names["my_recipes_merged"]["price"].to_list() == [1.5, 2.0, 1.5]
     assert columns.partition(" columns ")[2] == ", ".join(names["my_recipes_merged"].columns)
     for other in ("m = my_recipes.merge(prices)", "print(my_recipes['grams'].sum(), prices['price'].mean())"):
-        assert find_missing_merge(code + other, [told]) is None
+        assert find_missing_merge(code + other, code, [told]) is None
 
 
 def test_repeated_rows_of_a_key_are_merged_once_and_numbers_need_equal_names(here: Path) -> None:

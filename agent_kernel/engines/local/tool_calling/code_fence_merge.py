@@ -41,14 +41,14 @@ NODES = (
 )
 
 
-def find_missing_merge(code: str, hidden: Sequence[str]) -> MissingLine | None:
-    """Return the line that merges the tables that ``code`` reads, if the program combines columns of two of them as if
-    their rows were in the same order, or if it uses only some of them and combines none; otherwise None. ``hidden`` has
-    the texts of the hidden context."""
+def find_missing_merge(code: str, reading: str, hidden: Sequence[str]) -> MissingLine | None:
+    """Return the line that merges the tables that the first lines of ``code``, ``reading``, read, if the program
+    combines columns of two of them as if their rows were in the same order, or if it uses only some of them and
+    combines none; otherwise None. ``hidden`` has the texts of the hidden context."""
     for fact in (match for text in hidden for match in FACT.finditer(text)):
         tables = fact["tables"].split(" and ")
         program = ParsedProgram(code)
-        is_read = all(re.search(rf"^{table} = ", code, re.MULTILINE) for table in tables)
+        is_read = all(re.search(rf"^{table} = ", reading, re.MULTILINE) for table in tables)
         if not is_read or not _only_merges(fact["line"], tables):
             continue
         if fact["merged"] in names_in(code):
@@ -61,13 +61,14 @@ def find_missing_merge(code: str, hidden: Sequence[str]) -> MissingLine | None:
     return None
 
 
-def find_missing_order(code: str, hidden: Sequence[str]) -> MissingLine | None:
-    """Return the line that sorts a table by its dates, if ``code`` reads it and computes with neighbouring rows without
-    an order; otherwise None. ``hidden`` has the texts of the hidden context."""
+def find_missing_order(code: str, reading: str, hidden: Sequence[str]) -> MissingLine | None:
+    """Return the line that sorts a table by its dates, if the first lines of ``code``, ``reading``, read it and the
+    program computes with neighbouring rows without an order; otherwise None. ``hidden`` has the texts of the hidden
+    context."""
     if not NEIGHBOURS.search(code) or ORDERS.search(code):
         return None
     facts = (match for text in hidden for match in ORDER.finditer(text))
-    read = (fact for fact in facts if re.search(rf"^{fact['table']} = pd\.read_", code, re.MULTILINE))
+    read = (fact for fact in facts if re.search(rf"^{fact['table']} = pd\.read_", reading, re.MULTILINE))
     return next((MissingLine(f"{fact['line']}\n", is_named=True) for fact in read), None)
 
 

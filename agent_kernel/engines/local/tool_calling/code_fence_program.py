@@ -95,8 +95,8 @@ async def _converted_program(
         spent += completion.usage
         code = reading + _without_indent(completion.text)
         conversion = (
-            find_missing_merge(code, turn.hidden)
-            or find_missing_order(code, turn.hidden)
+            find_missing_merge(code, reading, turn.hidden)
+            or find_missing_order(code, reading, turn.hidden)
             or find_missing_conversion(code, turn.hidden)
             or find_missing_amounts(code, turn.hidden, turn.question)
         )
