@@ -349,6 +349,13 @@ def _largest_value(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
             yield (*failure.span(keys[0]), f"lambda key: abs({names[0].id}[key])")
 
 
+def _time_zones(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
+    """Yield edits that convert times with a time zone to another zone, in place of giving them a zone again."""
+    for node in failure.failed:
+        if isinstance(node, ast.Attribute) and node.attr == "tz_localize":
+            yield (failure.span(node.value)[1], failure.span(node)[1], ".tz_convert")
+
+
 def _largest_of_groups(failure: FailedProgram, _: re.Match[str]) -> Iterator[Edit]:
     """Yield edits that replace ``t.groupby(k).nlargest(3, 'c')``, which only a column of groups has, by the first three
     rows of each group of the sorted table."""
@@ -365,6 +372,7 @@ RULES: tuple[tuple[re.Pattern[str], Callable[[FailedProgram, re.Match[str]], Ite
     (re.compile(r"Invalid frequency: (?P<old>\w+)\. Did you mean (?P<new>\w+)\?"), _frequency),
     (re.compile(r"'(?P<old>\w+)' is no longer supported for offsets\. Please use '(?P<new>\w+)' instead"), _frequency),
     (re.compile(r"for Period, please use '(?P<new>\w+)' instead of '(?P<old>\w+)'"), _frequency),
+    (re.compile(r"Already tz-aware, use tz_convert to convert"), _time_zones),
     (re.compile(r"'DataFrameGroupBy' object has no attribute 'n(?:largest|smallest)'"), _largest_of_groups),
     (re.compile(r"has no attribute '(\w+)'|`np\.(\w+)` was removed"), _removed_names),
     (re.compile(r"got an unexpected keyword argument '(\w+)'"), _options),

@@ -82,6 +82,8 @@ QUESTION_MISTAKES: tuple[Callable[[ParsedProgram, str], Iterator[Edit]], ...] = 
     question_mistakes.unrelated_gaps,
     # A small model often gives the numbers 0 or 1 the name of a wrong weekday.
     question_mistakes.weekday_names,
+    # An accuracy is a share, and one decimal of a share is not what the question asks for.
+    question_mistakes.accuracy_in_percent,
     # The next question may use the name that this question gives to the result.
     question_mistakes.result_name,
 )

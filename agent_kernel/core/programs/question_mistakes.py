@@ -48,6 +48,8 @@ ASKS_FOR_WEEKDAY = re.compile(
 """Finds a question whose answer is the name of a weekday."""
 WEEKDAY = re.compile(r"\.dt\.(?:weekday|dayofweek|day_of_week)\b(?!\]?\)* ?(?:[<>=!]|\.isin|\.map|\.replace))")
 """Matches the numbers of weekdays of a column, unless they are compared with numbers or replaced by names."""
+PERCENT_OF_ACCURACY = re.compile(r"\baccuracy\b[^.?!\n]{0,60}(?:\bpercent(?:age)?\b|%)", re.IGNORECASE)
+"""Finds a question that asks for an accuracy in percent."""
 RESULT_NAME = re.compile(
     r"\b(?:table|data ?frame|series|list|dict|array|variable|result)s? (?:called|named) [`'\"]?([A-Za-z_]\w*)"
     r"|\b(?:call|name) (?:it|them|this|that|the (?:result|table|data ?frame|list|series)) [`'\"]?([A-Za-z_]\w*)"
@@ -166,6 +168,16 @@ def weekday_names(program: ParsedProgram, question: str) -> Iterator[Edit]:
     has_list_of_names = re.search(r"[\[{(] *(?:0: *)?['\"]Mon(?:day)?['\"]", program.code)
     if ASKS_FOR_WEEKDAY.search(question) and not has_list_of_names:
         yield from ((*match.span(), ".dt.day_name()") for match in WEEKDAY.finditer(program.code))
+
+
+def accuracy_in_percent(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits that multiply an accuracy by 100 if the question asks for percent, unless the program multiplies or
+    formats it so."""
+    if not PERCENT_OF_ACCURACY.search(question[:MAX_QUESTION]) or re.search(r"\b100\b|%\}", program.code):
+        return
+    for node in program.expressions:
+        if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "accuracy_score":
+            yield (*program.span(node), f"{program.source(node)} * 100")
 
 
 def result_name(program: ParsedProgram, question: str) -> Iterator[Edit]:

@@ -58,6 +58,10 @@ CORRECTED = [
     ("marks['points'].fillna(method='ffill')", "marks['points'].ffill()"),
     ("pd.to_datetime(days['text'], infer_datetime_format=True)", "pd.to_datetime(days['text'])"),
     (
+        "u = pd.to_datetime(days['text'], utc=True)\nx = u.dt.tz_localize('Europe/Berlin').dt.hour",
+        "u = pd.to_datetime(days['text'], utc=True)\nx = u.dt.tz_convert('Europe/Berlin').dt.hour",
+    ),
+    (
         "x = days.groupby('text').nlargest(1, 'v')",
         "x = days.sort_values('v', ascending=False).groupby('text').head(1)",
     ),

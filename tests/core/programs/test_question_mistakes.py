@@ -152,3 +152,22 @@ def test_rows_are_not_dropped_for_a_column_that_has_nothing_to_do_with_the_quest
 )
 def test_a_result_gets_the_name_that_the_question_gives(question: str, code: str, expected: str | None) -> None:
     assert follow_question(code, question) == (code if expected is None else expected)
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        (
+            "Accuracy on the test rows in percent, 1 decimal?",
+            "a = accuracy_score(y, p)\nprint(a)",
+            "a = accuracy_score(y, p) * 100\nprint(a)",
+        ),
+        ("What is the accuracy in percent?", "print(accuracy_score(y, p) * 100)", None),
+        ("What is the accuracy in percent?", "print(f'{accuracy_score(y, p):.1%}')", None),
+        ("What is the accuracy?", "print(accuracy_score(y, p))", None),
+    ],
+)
+def test_an_accuracy_is_given_in_percent_if_the_question_asks_for_it(
+    question: str, code: str, expected: str | None
+) -> None:
+    assert follow_question(code, question) == (code if expected is None else expected)
