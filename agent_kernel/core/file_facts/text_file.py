@@ -72,15 +72,15 @@ class FileHead(NamedTuple):
 class FileFacts(NamedTuple):
     """What the beginning of a file tells. ``contents`` says how code reads the file, and names the columns, keys or
     number of lines; it is empty if there is nothing to read. ``values`` are lines with the categories and the missing
-    values of a table, and ``conversions`` describe the columns that code must convert. ``keys`` are the columns by
-    which the table may belong to another one."""
+    values of a table, and ``conversions`` describe the columns that code must convert. ``keys`` has, for each
+    table of the file, the columns by which it may belong to another one."""
 
     format: str
     contents: str
     first_lines: Sequence[str] = ()
     values: Sequence[str] = ()
     conversions: Sequence[str] = ()
-    keys: KeyColumns | None = None
+    keys: Sequence[KeyColumns] = ()
 
 
 def describe_file(name: str, facts: FileFacts) -> str:
@@ -200,7 +200,7 @@ def _table_facts(name: str, head: FileHead) -> FileFacts:
     contents = one_line(f"{reads}, {count}{len(rows[0])} columns: {described}{more}")
     # Only of a table that is read to its end are all values known.
     values = describe_values(columns, complete, kinds) if head.whole else []
-    keys = key_columns(name, columns, complete, kinds) if head.whole else None
+    keys = key_columns(name, columns, complete, kinds) if head.whole else []
     return FileFacts("CSV", contents, [*map(one_line, first_lines)], [*map(one_line, values)], conversions, keys)
 
 
@@ -365,14 +365,15 @@ def amounts_of(name: str, numbers: Sequence[Any]) -> list[str]:
 
 def key_columns(
     name: str, columns: Sequence[str], cells: Sequence[Sequence[str]], kinds: Sequence[str]
-) -> KeyColumns | None:
-    """Return the columns of a file by which it may belong to another one. ``cells`` has all cells of each column, and
-    ``kinds`` has the types of the columns."""
+) -> list[KeyColumns]:
+    """Return the columns of a table by which it may belong to another one. Code reads the table to a variable with the
+    name of the file or sheet ``name``. ``cells`` has all cells of each column, and ``kinds`` has the types of the
+    columns."""
     may_be_keys = {
         label: one for label, one, kind in zip(columns, cells, kinds, strict=True) if kind in ("str", "int64")
     }
     table = _table_name(name)
-    return KeyColumns(table, columns, may_be_keys) if table and may_be_keys else None
+    return [KeyColumns(table, columns, may_be_keys)] if table and may_be_keys else []
 
 
 def _table_name(name: str) -> str:

@@ -81,16 +81,18 @@ def workbook_facts(name: str, sheets: Mapping[str, Sheet], prompt: str = "") -> 
         reads = reads.replace("pd.", "pd.concat(pd.", 1)
         reads += f", names=[{label!r}]).reset_index({label!r}).reset_index(drop=True)"
         return _facts(name, reads, SheetTable([label, *first.labels], rows, (), whole), listed)
-    others = []
+    facts = _facts(name, reads_by_pandas(name, *first.options), first, listed)
+    others, keys = [], list(facts.keys)
     for sheet, table in list(tables.items())[1 : 1 + MAX_OTHERS]:
         reads = reads_by_pandas(name, f"sheet_name={sheet!r}", *table.options)
         others.append(one_line(f"sheet {shorten(sheet)} {reads}: {', '.join(map(shorten, table.labels))}"))
-    facts = _facts(name, reads_by_pandas(name, *first.options), first, listed)
-    return facts._replace(values=[*facts.values, *others])
+        keys += _facts(name, reads, table, "", called=sheet).keys
+    return facts._replace(values=[*facts.values, *others], keys=keys)
 
 
-def _facts(name: str, reads: str, table: SheetTable, listed: str) -> FileFacts:
-    """Return the facts about the table that the expression ``reads`` reads. ``listed`` names the sheets."""
+def _facts(name: str, reads: str, table: SheetTable, listed: str, *, called: str = "") -> FileFacts:
+    """Return the facts about the table that the expression ``reads`` reads. ``listed`` names the sheets. Code reads the
+    table to a variable with the name of the workbook, or with the name ``called`` of the sheet."""
     columns = [[row[at] if at < len(row) else None for row in table.rows] for at in range(len(table.labels))]
     cells = [["" if cell is None else str(cell) for cell in column] for column in columns]
     kinds = ["date" if _is_date(column) else column_type(text) for column, text in zip(columns, cells, strict=True)]
@@ -104,7 +106,7 @@ def _facts(name: str, reads: str, table: SheetTable, listed: str) -> FileFacts:
     texts = [column if kind == "str" else [] for column, kind in zip(columns, kinds, strict=True)]
     numbers = [label for label, kind in zip(table.labels, kinds, strict=True) if kind in NUMBERS]
     conversions = conversions_of(name, table.labels, texts) + amounts_of(name, numbers)
-    keys = key_columns(name, table.labels, cells, kinds) if table.whole else None
+    keys = key_columns(called or name, table.labels, cells, kinds) if table.whole else []
     return FileFacts("table", contents, first_lines, values, conversions, keys)
 
 

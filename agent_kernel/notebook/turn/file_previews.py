@@ -53,7 +53,7 @@ def describe_files(prompt: str) -> str:
         path = _readable_path(name)
         if path is not None and (facts := _facts_of(name, path, prompt)):
             described.append(describe_file(name, facts))
-            keys += [facts.keys] if facts.keys else []
+            keys += facts.keys
     return "\n".join(filter(None, [*described, describe_merge(keys)]))
 
 

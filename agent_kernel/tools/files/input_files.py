@@ -210,7 +210,7 @@ def note(inputs: Sequence[MountedInput], place: str) -> Note:
         preview = one.file.preview[: max(0, min(INPUT_PREVIEW_CHARS, room - len(facts)))] if one.file.is_text else ""
         room -= len(facts) + len(preview)
         lines += [facts, *_begins(one.file, preview)]
-    merge = describe_merge([one.facts.keys for one in inputs if one.path and one.facts.keys])
+    merge = describe_merge([table for one in inputs if one.path for table in one.facts.keys])
     lines += [merge] if merge else []
     return Note("Files", "\n".join(lines))
 

@@ -262,6 +262,25 @@ def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> 
         assert find_missing_merge(code + other, code, [told]) is None
 
 
+def test_other_sheets_are_read_and_merged_if_the_question_speaks_of_them(here: Path) -> None:
+    with pd.ExcelWriter("cafe.xlsx") as book:
+        pd.DataFrame({"Item": ["Tea", "Cake"], "Price": [2.5, 4.0]}).to_excel(book, sheet_name="Menu", index=False)
+        sold = pd.DataFrame({"item": ["tea", "cake", "tea"], "Units": [3, 1, 2]})
+        sold.to_excel(book, sheet_name="Sold week 1", index=False)
+    told = describe_files("cafe.xlsx")
+    reading = reading_lines(
+        "cafe.xlsx: the sheet Menu has the prices, the other sheet the units.", [f"Files: {told}"], []
+    )
+    first = "cafe = pd.read_excel('cafe.xlsx')\n"
+    assert reading == first + "sold_week_1 = pd.read_excel('cafe.xlsx', sheet_name='Sold week 1')\n"
+    missing = find_missing_merge(reading + "print(cafe['Price'] * sold_week_1['Units'])", reading, [told])
+    assert missing is not None
+    names: dict[str, Any] = {"pd": pd}
+    exec(reading + missing.line, names)
+    merged = names["sold_week_1_merged"]
+    assert (merged["Units"] * merged["Price"]).to_list() == [7.5, 4.0, 5.0]
+
+
 def test_repeated_rows_of_a_key_are_merged_once_and_numbers_need_equal_names(here: Path) -> None:
     pd.DataFrame({"StudentID": [1, 2, 2], "points": [5, 6, 7]}).to_csv("exam.csv", index=False)
     pd.DataFrame({"student_id": [1, 2, 2, 3], "school": ["A", "B", "B", "A"], "points": [1, 2, 2, 3]}).to_csv(

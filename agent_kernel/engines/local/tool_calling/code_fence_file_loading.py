@@ -23,6 +23,7 @@ FACT = re.compile(
 that the kernel can read, or an input file of the turn."""
 SHEET = re.compile(r" +sheet (?P<sheet>\S.*?) read by (?=pd\.read_excel\()")
 """Matches the beginning of a line about another sheet of the workbook that the line before describes."""
+SEVERAL_SHEETS = re.compile(r"\b(?:other|both|all|each|two) (?:the )?(?:\w+ )?sheets?\b", re.IGNORECASE)
 FIRST_SHEET = re.compile(r", sheets: ([^,\n]+)")
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "open"})
 """Names of the functions that read a file. ``json.load`` reads what ``open`` returns."""
@@ -167,8 +168,10 @@ def _without_other_sheets(files: Mapping[str, str], question: str, hidden: Seque
 
 
 def _is_named(sheet: str, question: str) -> bool:
-    """Return whether the question names the sheet, in any case."""
-    return bool(re.search(rf"(?<!\w){re.escape(sheet)}(?!\w)", question, re.IGNORECASE))
+    """Return whether the question names the sheet, in any case, or speaks of several sheets."""
+    return bool(SEVERAL_SHEETS.search(question)) or bool(
+        re.search(rf"(?<!\w){re.escape(sheet)}(?!\w)", question, re.IGNORECASE)
+    )
 
 
 def _expression(text: str, path: str) -> str:
