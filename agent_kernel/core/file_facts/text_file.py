@@ -209,7 +209,8 @@ def _sorting_of(name: str, label: str) -> list[str]:
     copies the statement."""
     table = _table_name(name)
     line = f"{table} = {table}.sort_values({label!r}, ignore_index=True)"
-    return [f"{table} is not in the order of {label!r}. Sort it first: {line}"] if table else []
+    when = "Only if rows are compared with the rows before them"
+    return [f"{table} is not in the order of {label!r}. {when}: {line}"] if table else []
 
 
 def separator_of(lines: Sequence[str]) -> str:

@@ -28,6 +28,11 @@ SHORT_TIMES = (
     (re.compile(r"(?:_|\b)s(?:ec(?:ond)?s?)?(?:_|\b)", re.IGNORECASE), 3600),
 )
 """Patterns for the unit in the name of a duration, with the number of these units in an hour."""
+GROUPS_BY = frozenset({"groupby", "pivot_table", "pivot"})
+PART_OF_DATE = re.compile(
+    r"(?P<column>[^'\"\\]+?)\.dt\.(?P<part>year|quarter|month|week|day|hour|dayofweek|day_name\(\)|to_period\(['\"]\w['\"]\))"
+)
+"""Matches a part of the dates of a column that is written as a label."""
 SMALLER_UNITS = (
     ("kg", r"g|grams?|gr", 1000),
     ("km", r"m|met(?:er|re)s?", 1000),
@@ -164,6 +169,22 @@ def columns_of_groups(program: ParsedProgram) -> Iterator[Edit]:
         call = node.value
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "groupby":
             yield (*program.span(node.slice), f"[{', '.join(map(program.source, node.slice.elts))}]")
+
+
+def parts_of_dates(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that replace ``t.groupby('day.dt.month')``, which looks for a column of this name, by
+    ``t.groupby(t['day'].dt.month)``."""
+    for call in program.nodes:
+        method = call.func if isinstance(call, ast.Call) else None
+        if not isinstance(call, ast.Call) or not isinstance(method, ast.Attribute) or method.attr not in GROUPS_BY:
+            continue
+        if not isinstance(method.value, ast.Name):
+            continue
+        for node in (one for value in [*call.args, *call.keywords] for one in ast.walk(value)):
+            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+            match = PART_OF_DATE.fullmatch(str(node.value)) if is_text and isinstance(node, ast.Constant) else None
+            if match and isinstance(node, ast.Constant):
+                yield (*program.span(node), f"{method.value.id}[{match['column']!r}].dt.{match['part']}")
 
 
 def each_group_once(program: ParsedProgram) -> Iterator[Edit]:

@@ -29,6 +29,8 @@ MISTAKES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     program_mistakes.row_of_extreme,
     # ``groupby('a')['b', 'c']`` raises an error since pandas 2: several columns are named in a list.
     program_mistakes.columns_of_groups,
+    # ``t.groupby('day.dt.month')`` looks for a column of this name.
+    program_mistakes.parts_of_dates,
     # ``[t[t['a'] == one]['b'] for one in t['a']]`` has each group as often as the group has rows.
     program_mistakes.each_group_once,
     # ``speed_kmh = t['km'] / t['duration_min']`` is a speed in kilometres per minute.

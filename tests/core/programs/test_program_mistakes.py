@@ -173,3 +173,19 @@ def test_a_loop_over_groups_selects_each_group_once(code: str, meant: str) -> No
 )
 def test_amounts_are_converted_to_the_unit_of_the_value(code: str, meant: str) -> None:
     assert rewrite_mistakes(code) == meant
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        (
+            "p = t.pivot_table(index='kind', columns='day.dt.quarter', values='w')",
+            "p = t.pivot_table(index='kind', columns=t['day'].dt.quarter, values='w')",
+        ),
+        ("g = t.groupby(['kind', 'day.dt.day_name()'])", "g = t.groupby(['kind', t['day'].dt.day_name()])"),
+        ("g = t.groupby('kind')", "g = t.groupby('kind')"),
+        ("print('day.dt.month')", "print('day.dt.month')"),
+    ],
+)
+def test_a_part_of_a_date_is_no_label(code: str, meant: str) -> None:
+    assert rewrite_mistakes(code) == meant

@@ -24,7 +24,8 @@ COMBINES = re.compile(r"\bmerge\b|\bjoin\(|\.map\(|\bconcat\(|\bset_index\(|\bzi
 """Matches code that combines or compares tables in another way."""
 ORDER = re.compile(
     r"^(?P<table>[A-Za-z_]\w*) is not in the order of (?P<label>'[^'\\\n]+')\. "
-    r"Sort it first: (?P<line>(?P=table) = (?P=table)\.sort_values\((?P=label), ignore_index=True\))$",
+    r"Only if rows are compared with the rows before them: "
+    r"(?P<line>(?P=table) = (?P=table)\.sort_values\((?P=label), ignore_index=True\))$",
     re.MULTILINE,
 )
 """Matches the line that states how code sorts a table by its dates."""
