@@ -55,6 +55,12 @@ LINES_OF_TABLES = frozenset({"txt", "dat"})
 LOGS = frozenset({"log", "txt", "out"})
 LINES = re.compile(r"\blines?\b|\brows?\b", re.IGNORECASE)
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+COMPARES_NEIGHBOURS = re.compile(
+    r"\b(?:rolling|moving|running|cumulat\w*|consecutive|previous|before|after|between|since|gaps?|changes?|changed"
+    r"|differ\w*|grow\w*|increas\w*|decreas\w*|rose|fell|fall|drop\w*|streak|row|lag|next|gleitend\w*|vorher\w*|zwischen)\b",
+    re.IGNORECASE,
+)
+"""Finds words of a question for which rows may be compared with the rows before them."""
 MAX_SKIPPED = 10
 """Maximum number of lines before the header of a table that are recognised as a title."""
 
@@ -101,7 +107,7 @@ def text_file_facts(name: str, head: FileHead, prompt: str = "") -> FileFacts:
     is_table = extension in TABLES or (
         extension in LINES_OF_TABLES and _is_delimited(head) and not LINES.search(prompt)
     )
-    return _table_facts(name, head) if is_table else _text_facts(name, head, prompt, extension)
+    return _table_facts(name, head, prompt) if is_table else _text_facts(name, head, prompt, extension)
 
 
 def _is_delimited(head: FileHead) -> bool:
@@ -158,7 +164,7 @@ def head_of(data: bytes, size: int) -> FileHead | None:
         return FileHead(data.decode("latin-1"), whole, size, "latin-1")
 
 
-def _table_facts(name: str, head: FileHead) -> FileFacts:
+def _table_facts(name: str, head: FileHead, prompt: str) -> FileFacts:
     separator = separator_of(head.text.splitlines())
     try:
         reader = csv.reader(io.StringIO(head.text), delimiter=separator)
@@ -194,7 +200,9 @@ def _table_facts(name: str, head: FileHead) -> FileFacts:
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
     conversions += amounts_of(name, [label for label, kind in zip(columns, kinds, strict=True) if kind in NUMBERS])
-    ordered = [column for column, kind in zip(complete, kinds, strict=True) if kind == "date"] if head.whole else []
+    # A small model sorts by dates also where the question asks for another order, if it is told of them.
+    may_sort = head.whole and COMPARES_NEIGHBOURS.search(prompt)
+    ordered = [column for column, kind in zip(complete, kinds, strict=True) if kind == "date"] if may_sort else []
     if len(ordered) == 1 and all(map(ISO_DATE.match, ordered[0])) and ordered[0] != sorted(ordered[0]):
         conversions += _sorting_of(name, dates[0])
     contents = one_line(f"{reads}, {count}{len(rows[0])} columns: {described}{more}")

@@ -63,7 +63,9 @@ def test_only_a_line_that_does_nothing_but_merge_these_tables_is_added(line: str
 def test_neighbouring_rows_are_in_the_order_of_their_dates(code: str, is_missing: bool) -> None:
     rows = b"at,n\n2024-02-01,1\n2024-01-05,2\n2024-03-01,4\n"
     head = not_none(head_of(rows, len(rows)))
-    facts = [f"Files: {describe_file('faults.csv', text_file_facts('faults.csv', head))}"]
+    question = "What was the longest time between two consecutive faults?"
+    facts = [f"Files: {describe_file('faults.csv', text_file_facts('faults.csv', head, question))}"]
+    assert "sort_values" not in describe_file("f.csv", text_file_facts("f.csv", head, "Plot n, sorted by n."))
     reads = "faults = pd.read_csv('faults.csv', parse_dates=['at'])\n"
     missing = find_missing_order(reads + code, reads, facts)
     assert (missing is not None) == is_missing
