@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from io import BufferedReader
 from typing import IO, cast
 
-from agent_kernel.core.file_facts.text_file import separator_of
+from agent_kernel.core.file_facts.delimited_text import separator_of
 
 PIPE_WAIT_S = 3.0
 CHUNK = 1 << 20

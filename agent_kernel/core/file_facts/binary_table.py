@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from agent_kernel.core.file_facts.quoted_text import one_line
 from agent_kernel.core.file_facts.text_file import (
     FileFacts,
     amounts_of,
     extension_of,
-    one_line,
     reads_by,
 )
 

@@ -17,10 +17,13 @@ DAY_FIRST = re.compile(r"(\d?\d)(?:\.(\d?\d)\.|/(\d?\d)/)\d{4}(?: \d?\d:\d\d(?::
 """Matches a date that begins with the day. For dates with slashes it is certain that the day comes first only if at
 least one of the days is above 12."""
 DECIMAL_COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:\.\d{3})+|\d+)(?:,\d+)?")
-COMMA_IN_NUMBER = re.compile(r"\d,\d{1,2}(?!\d)")
+WITH_COMMA = re.compile(r"[^\w,.]{0,3}[\d.]+,\d+[^\d,.]{0,4}")
+"""Matches a number with a decimal comma, also with a sign or a unit: ``13,7 %``."""
 GROUPED = re.compile(r"[+-]?\d{1,3}(?:\.\d{3})+|[+-]?\d{1,3}")
 """Matches a whole number whose thousands may be separated by points."""
 THOUSANDS = re.compile(r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?")
+TYPED_ROWS = 200
+"""Number of rows from which the type of a column is inferred. Rows after these are not examined."""
 MAX_VALUES = 8
 """Maximum number of distinct values of a column that are listed; a column with more values is not listed. The
 description of a data frame has the same limit."""
@@ -46,7 +49,7 @@ def number_options(cells: Sequence[Sequence[str]], kinds: list[str], separator: 
     ``kinds`` in place: the kinds of these columns become float64 or int64."""
     options: list[str] = []
     written = DECIMAL_COMMA if separator != "," else THOUSANDS
-    has_commas = any(COMMA_IN_NUMBER.search(cell) for column in cells for cell in column[:MAX_VALUES])
+    has_commas = any(any(column) and all(map(WITH_COMMA.fullmatch, filter(None, column))) for column in cells)
     for at, column in enumerate(cells):
         present = [text for cell in column if (text := cell.strip()) not in MISSING]
         # Where other numbers have a decimal comma, 47.569 is a whole number.

@@ -13,22 +13,23 @@ import json
 import os
 import re
 import stat
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from agent_kernel.core.file_facts.column_types import (
     MISSING,
+    TYPED_ROWS,
     column_type,
     describe_values,
     has_several_forms,
     number_options,
 )
+from agent_kernel.core.file_facts.delimited_text import is_delimited, separator_of, title_lines
 from agent_kernel.core.file_facts.json_table import JsonTable, json_lines_table, json_table
 from agent_kernel.core.file_facts.log_lines import log_table
+from agent_kernel.core.file_facts.quoted_text import one_line, shorten
 from agent_kernel.core.file_facts.row_amounts import describe_amount
-from agent_kernel.core.file_facts.table_keys import KeyColumns
+from agent_kernel.core.file_facts.table_keys import KeyColumns, key_columns, table_name
 from agent_kernel.core.file_facts.text_columns import describe_conversion, pandas_names
 
 HEAD_BYTES = 64 * 1024
@@ -36,14 +37,10 @@ WHOLE_BYTES = 1024 * 1024
 """Files of at most this many bytes are read whole. Only then are rows and lines counted and JSON is parsed."""
 MAX_COLUMNS = 40
 ROWS = 3
-TYPED_ROWS = 200
-"""Number of rows from which the type of a column is inferred. Rows after these are not examined."""
-CELL = 60
 LINE = 300
 MAX_CHARS = 1_500
 DEPTH = 3
 """Number of nesting levels of a JSON document that are described."""
-DELIMITERS = ",;\t|"
 NUMBERS = frozenset({"int64", "float64"})
 TABLES = frozenset({"csv", "tsv"})
 JSON_LINES = frozenset({"jsonl", "ndjson"})
@@ -61,8 +58,6 @@ COMPARES_NEIGHBOURS = re.compile(
     re.IGNORECASE,
 )
 """Finds words of a question for which rows may be compared with the rows before them."""
-MAX_SKIPPED = 10
-"""Maximum number of lines before the header of a table that are recognised as a title."""
 
 
 class FileHead(NamedTuple):
@@ -105,23 +100,9 @@ def text_file_facts(name: str, head: FileHead, prompt: str = "") -> FileFacts:
     extension says which format it has. ``prompt`` is the question about it."""
     extension = extension_of(name)
     is_table = extension in TABLES or (
-        extension in LINES_OF_TABLES and _is_delimited(head) and not LINES.search(prompt)
+        extension in LINES_OF_TABLES and is_delimited(head.text) and not LINES.search(prompt)
     )
     return _table_facts(name, head, prompt) if is_table else _text_facts(name, head, prompt, extension)
-
-
-def _is_delimited(head: FileHead) -> bool:
-    """Return whether the lines of a text are the rows of a table: they have the same number of tabs, semicolons or
-    bars, and the first line has a different label in each cell."""
-    lines = [line for line in head.text.splitlines()[:TYPED_ROWS] if line.strip()]
-    separator = separator_of(lines)
-    counts = {line.count(separator) for line in lines}
-    labels = [cell.strip() for cell in lines[0].split(separator)] if lines else []
-    return len(lines) > 2 and separator != "," and len(counts) == 1 and 0 not in counts and _are_labels(labels)
-
-
-def _are_labels(cells: Sequence[str]) -> bool:
-    return len(set(cells)) == len(cells) and all(re.match(r"[^\W\d]", cell) for cell in cells)
 
 
 def _join(first: str, quoted: Sequence[str], conversions: Sequence[str]) -> str:
@@ -202,9 +183,9 @@ def _table_facts(name: str, head: FileHead, prompt: str) -> FileFacts:
     conversions += amounts_of(name, [label for label, kind in zip(columns, kinds, strict=True) if kind in NUMBERS])
     # A small model sorts by dates also where the question asks for another order, if it is told of them.
     may_sort = head.whole and COMPARES_NEIGHBOURS.search(prompt)
-    ordered = [column for column, kind in zip(complete, kinds, strict=True) if kind == "date"] if may_sort else []
-    if len(ordered) == 1 and all(map(ISO_DATE.match, ordered[0])) and ordered[0] != sorted(ordered[0]):
-        conversions += _sorting_of(name, dates[0])
+    days = {label: column for label, column, kind in zip(columns, complete, kinds, strict=True) if kind == "date"}
+    if may_sort and len(days) == 1:
+        conversions += _sorting_of(name, *days.popitem())
     contents = one_line(f"{reads}, {count}{len(rows[0])} columns: {described}{more}")
     # Only of a table that is read to its end are all values known.
     values = describe_values(columns, complete, kinds) if head.whole else []
@@ -212,34 +193,14 @@ def _table_facts(name: str, head: FileHead, prompt: str) -> FileFacts:
     return FileFacts("CSV", contents, [*map(one_line, first_lines)], [*map(one_line, values)], conversions, keys)
 
 
-def _sorting_of(name: str, label: str) -> list[str]:
-    """Return the line that says how code sorts the rows of a file by a date. The code-fence protocol for small models
-    copies the statement."""
-    table = _table_name(name)
+def _sorting_of(name: str, label: str, days: Sequence[str]) -> list[str]:
+    """Return the line that says how code sorts the rows of a file by its dates, if they are not sorted by them. The
+    code-fence protocol for small models copies the statement."""
+    table = table_name(name)
+    if not table or not all(map(ISO_DATE.match, days)) or list(days) == sorted(days):
+        return []
     line = f"{table} = {table}.sort_values({label!r}, ignore_index=True)"
-    when = "Only if rows are compared with the rows before them"
-    return [f"{table} is not in the order of {label!r}. {when}: {line}"] if table else []
-
-
-def separator_of(lines: Sequence[str]) -> str:
-    """Return the delimiter that occurs the same number of times in most lines; the comma if no delimiter does."""
-
-    def regularity(mark: str) -> tuple[int, int]:
-        counts = Counter(line.count(mark) for line in lines[:TYPED_ROWS] if mark in line)
-        return max(((often, count) for count, often in counts.items()), default=(0, 0))
-
-    return max(DELIMITERS, key=regularity)
-
-
-def title_lines(numbered: Sequence[tuple[int, Sequence[Any]]]) -> int:
-    """Return the number of title lines before the header of a table. ``numbered`` are the numbers of its lines, from 1,
-    and their cells. A title line has fewer cells than nearly all other rows."""
-    widths = Counter(len(row) for _, row in numbered)
-    width, often = widths.most_common(1)[0]
-    at = next(at for at, (_, row) in enumerate(numbered) if len(row) >= width)
-    if not 0 < at <= MAX_SKIPPED or width < 2 or often < len(numbered) - at - 1:
-        return 0
-    return numbered[at - 1][0]
+    return [f"{table} is not in the order of {label!r}. Only if rows are compared with the rows before them: {line}"]
 
 
 def _text_facts(name: str, head: FileHead, prompt: str, extension: str) -> FileFacts:
@@ -285,7 +246,7 @@ def log_facts(name: str, head: FileHead) -> FileFacts | None:
     columns = list(table.cells)
     cells = [table.cells[column] for column in columns]
     values = describe_values(columns, cells, [kinds.get(column, "str") for column in columns]) if head.whole else []
-    frame = _table_name(name)
+    frame = table_name(name)
     conversions = [
         f"{frame}[{column!r}] holds text. Convert it first: {conversion.format(f'{frame}[{column!r}]')}"
         for column, conversion in table.conversions.items()
@@ -303,7 +264,7 @@ def _json_table_facts(form: str, name: str, reads: str, table: JsonTable, *, who
     first_rows = list(zip(*cells, strict=True))[:ROWS]
     first_lines = [one_line(",".join(map(shorten, row))) for row in [columns, *first_rows]]
     values = [one_line(line) for line in describe_values(columns, cells, kinds)] if whole else []
-    frame = _table_name(name)
+    frame = table_name(name)
     lists = [column for column, kind in table.kinds.items() if kind == "list" and frame]
     conversions = [f"{frame}[{column!r}] has a list in each row. {_explode(frame, column, table)}" for column in lists]
     numbers = [column for column, kind in table.kinds.items() if kind in NUMBERS]
@@ -351,7 +312,7 @@ def _open_call(name: str, head: FileHead) -> str:
 def conversions_of(name: str, columns: Sequence[Any], cells: Sequence[Sequence[Any]]) -> list[str]:
     """Describe the columns of a file that code must convert. The descriptions call the table by the file's stem, as the
     code does that reads the file. ``cells`` has the cells of each column."""
-    table = _table_name(name)
+    table = table_name(name)
     if not table:
         return []
     # The cells keep the spaces at their ends, because these spaces are a reason for a conversion.
@@ -368,27 +329,8 @@ def conversions_of(name: str, columns: Sequence[Any], cells: Sequence[Sequence[A
 def amounts_of(name: str, numbers: Sequence[Any]) -> list[str]:
     """Return the line that says how code computes the amounts of the rows of a file, if there is one. ``numbers`` are
     the columns with numbers. The line calls the table as ``conversions_of`` does."""
-    table = _table_name(name)
+    table = table_name(name)
     return list(filter(None, [describe_amount(table, numbers) if table else ""]))
-
-
-def key_columns(
-    name: str, columns: Sequence[str], cells: Sequence[Sequence[str]], kinds: Sequence[str]
-) -> list[KeyColumns]:
-    """Return the columns of a table by which it may belong to another one. Code reads the table to a variable with the
-    name of the file or sheet ``name``. ``cells`` has all cells of each column, and ``kinds`` has the types of the
-    columns."""
-    may_be_keys = {
-        label: one for label, one, kind in zip(columns, cells, kinds, strict=True) if kind in ("str", "int64")
-    }
-    table = _table_name(name)
-    return [KeyColumns(table, columns, may_be_keys)] if table and may_be_keys else []
-
-
-def _table_name(name: str) -> str:
-    """Return the name of the variable to which code reads the file ``name``; an empty string if there is none."""
-    table = re.sub(r"\W+", "_", Path(name).stem, flags=re.ASCII).strip("_").lower()
-    return table if table.isidentifier() else ""
 
 
 def reads_by(expression: str) -> str:
@@ -399,11 +341,3 @@ def reads_by(expression: str) -> str:
 
 def extension_of(name: str) -> str:
     return name.rpartition(".")[2].lower()
-
-
-def one_line(text: str) -> str:
-    return "".join(char if char.isprintable() or char == "\t" else " " for char in text)
-
-
-def shorten(text: str, limit: int = CELL) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}..."

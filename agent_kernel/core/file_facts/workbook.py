@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 
 from agent_kernel.core.file_facts.binary_table import reads_by_pandas
 from agent_kernel.core.file_facts.column_types import MISSING, column_type, describe_values
+from agent_kernel.core.file_facts.delimited_text import title_lines
+from agent_kernel.core.file_facts.quoted_text import one_line, shorten
+from agent_kernel.core.file_facts.table_keys import key_columns
 from agent_kernel.core.file_facts.text_columns import pandas_names
 from agent_kernel.core.file_facts.text_file import (
     MAX_COLUMNS,
@@ -20,10 +23,6 @@ from agent_kernel.core.file_facts.text_file import (
     FileFacts,
     amounts_of,
     conversions_of,
-    key_columns,
-    one_line,
-    shorten,
-    title_lines,
 )
 
 MAX_SHEETS = 60
@@ -40,6 +39,7 @@ TOTALS = re.compile(
 )
 """Matches the beginning of the first cell of a row with totals."""
 TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+"""Matches the form of ``str(datetime)``, which the document reader makes of a cell with a date."""
 
 
 class Sheet(NamedTuple):
@@ -63,8 +63,10 @@ def workbook_facts(name: str, sheets: Mapping[str, Sheet], prompt: str = "") -> 
     """Return the facts about a workbook. ``sheets`` maps the names of its sheets to their rows. The facts describe the
     first sheet, or all sheets with the columns of the first one as one table, whose first column is the name of the
     sheet. The label of this column is what ``prompt``, the question about the workbook, says of the sheets ("one sheet
-    per country"). ``name`` is the name by which code opens the workbook."""
+    per country"). ``name`` is the name by which code opens the workbook, which may have no sheet with cells."""
     tables = {sheet: _table_of(rows) for sheet, rows in list(sheets.items())[:MAX_SHEETS]}
+    if not tables:
+        return FileFacts("table", reads_by_pandas(name))
     first = next(iter(tables.values()))
     alike = [sheet for sheet, table in tables.items() if table.labels == first.labels and first.labels]
     # Some sheets may not have been read.
@@ -117,8 +119,7 @@ def _is_date(cells: Sequence[Any]) -> bool:
 
 
 def _is_date_text(cells: Sequence[Any]) -> bool:
-    """Return whether the cells are texts with dates, which pandas converts only if it is told to. A text with
-    the form of ``str(datetime)`` is what the document reader makes of a date."""
+    """Return whether the cells are texts with dates, which pandas converts only if it is told to."""
     texts = [cell for cell in cells if isinstance(cell, str) and cell not in MISSING]
     return _is_date(cells) and any(not TIMESTAMP.fullmatch(text) for text in texts)
 

@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from agent_kernel.core.file_facts.binary_table import BY_PANDAS, parquet_facts, reads_by_pandas
+from agent_kernel.core.file_facts.quoted_text import shorten
 from agent_kernel.core.file_facts.table_keys import KeyColumns, describe_merge
 from agent_kernel.core.file_facts.text_file import (
     JSON_LINES,
@@ -26,7 +27,6 @@ from agent_kernel.core.file_facts.text_file import (
     describe_file,
     extension_of,
     read_head,
-    shorten,
     text_file_facts,
 )
 from agent_kernel.core.file_facts.workbook import MAX_SHEETS, WHOLE_SHEET, Sheet, workbook_facts
@@ -83,7 +83,8 @@ def complete_file(beginning: str) -> list[str]:
 def _names_with_spaces(prompt: str) -> list[str]:
     """Return the files of the working directory whose names have spaces and that the prompt names without quotes."""
     try:
-        names = [name for name in itertools.islice(os.listdir("."), MAX_ENTRIES) if " " in name]
+        with os.scandir(".") as entries:
+            names = [entry.name for entry in itertools.islice(entries, MAX_ENTRIES) if " " in entry.name]
     except OSError:
         return []
     return sorted(name for name in names if re.search(rf"(?<![\w./\\-]){re.escape(name)}(?!\w)", prompt))

@@ -305,6 +305,10 @@ def test_a_text_with_the_rows_of_a_table_is_read_as_one_and_points_separate_thou
     told = describe_files("shops.csv")
     reads = "pd.read_csv('shops.csv', sep=';', decimal=',', thousands='.')"
     assert f"{reads}, 2 rows x 3 columns: shop str, visitors int64, rate float64" in told
+    Path("notes.csv").write_text("shop;rate;note\nA;47.569;Main St 5,12\nB;9.100;\n")
+    assert "pd.read_csv('notes.csv', sep=';'), 2 rows x 3 columns: shop str, rate float64" in describe_files(
+        "notes.csv"
+    )
     Path("rates.csv").write_text("shop;rate\nA;47.569\nB;9.100\n")
     assert "pd.read_csv('rates.csv', sep=';'), 2 rows x 2 columns: shop str, rate float64" in describe_files(
         "rates.csv"

@@ -317,6 +317,14 @@ async def test_a_workbook_is_described_by_its_sheets_and_first_rows(files: FileR
     assert names["pay_number"].sum() == 2_000 * 1_250
 
 
+async def test_a_workbook_without_a_readable_sheet_is_given_without_its_sheets(
+    files: FileRegistry, workdir: Path
+) -> None:
+    book = await brought(files, "b.xlsx", documents.workbook({"a\nb": [["x"]]}))
+    text, _, _ = await offer_files(files, workdir, book.id)
+    assert "read by pd.read_excel('b.xlsx')" in text
+
+
 async def test_files_with_a_common_key_are_described_with_their_merge(files: FileRegistry, workdir: Path) -> None:
     orders = await brought(files, "orders.csv", b"id,customer\n1,Ada\n2,Bob\n3,Ada\n")
     people = await brought(

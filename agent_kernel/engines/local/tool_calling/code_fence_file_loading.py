@@ -24,7 +24,9 @@ that the kernel can read, or an input file of the turn."""
 SHEET = re.compile(r" +sheet (?P<sheet>\S.*?) read by (?=pd\.read_excel\()")
 """Matches the beginning of a line about another sheet of the workbook that the line before describes."""
 SEVERAL_SHEETS = re.compile(r"\b(?:other|both|all|each|two) (?:the )?(?:\w+ )?sheets?\b", re.IGNORECASE)
+"""Finds a question that speaks of several sheets."""
 FIRST_SHEET = re.compile(r", sheets: ([^,\n]+)")
+"""Matches the name of the first sheet in the description of a workbook."""
 READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "load", "open"})
 """Names of the functions that read a file. ``json.load`` reads what ``open`` returns."""
 CONVERTERS = frozenset(

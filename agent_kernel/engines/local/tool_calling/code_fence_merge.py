@@ -35,7 +35,7 @@ ORDERS = re.compile(
     r"sort_values|sort_index|resample|asfreq|pivot|\.(?:sum|mean|count|size)\(\)\.(?:diff|shift|rolling|pct_change)"
 )
 """Matches code that sorts rows, or whose groups are sorted."""
-METHODS = frozenset({"merge", "assign", "drop", "drop_duplicates", "str", "strip", "lower"})
+METHODS = frozenset({"merge", "assign", "drop", "drop_duplicates", "dropna", "str", "strip", "lower"})
 NODES = (
     *(ast.Module, ast.Assign, ast.Name, ast.Load, ast.Store, ast.Call, ast.Attribute, ast.Constant, ast.Tuple),
     *(ast.keyword, ast.Lambda, ast.arguments, ast.arg, ast.Subscript),

@@ -71,3 +71,10 @@ def test_neighbouring_rows_are_in_the_order_of_their_dates(code: str, is_missing
     assert (missing is not None) == is_missing
     if missing:
         assert missing.line == "faults = faults.sort_values('at', ignore_index=True)\n"
+
+
+def test_the_table_is_sorted_by_its_only_date_and_not_by_dates_that_begin_with_the_day() -> None:
+    rows = b"due,at\n31.01.2024,2024-02-01\n30.01.2024,2024-01-05\n"
+    head = not_none(head_of(rows, len(rows)))
+    told = describe_file("faults.csv", text_file_facts("faults.csv", head, "The time between consecutive faults?"))
+    assert "faults = faults.sort_values('at', ignore_index=True)" in told
