@@ -14,7 +14,8 @@ import tokenize
 from collections.abc import Collection, Iterator
 
 from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_condition
-from agent_kernel.core.programs.question_mistakes import MAX_QUESTION, result_names
+from agent_kernel.core.programs.question_mistakes import result_names
+from agent_kernel.core.programs.table_facts import MAX_QUESTION
 
 CHANGES = re.compile(
     r"\b(?:drop|remov|delet|filter|exclud|discard|restrict|trim|clean|overwrit|replac|updat|chang|modif|dedup|fix|limit"
@@ -44,7 +45,7 @@ def with_kept_variables(code: str, question: str, variables: Collection[str]) ->
         if isinstance(statement, ast.Assign) and not _is_changed_later(program, statement, name):
             new = _free_name(f"{name}_selected", program)
             target, after = program.span(statement.targets[0]), program.span(statement)[1]
-            edits = [(*target, new), *_rename_edits(code, name, new, after)]
+            edits = [(*target, new), *_rename_edits(program, name, new, after)]
             code = program.apply_edits(edits) or code
     return code
 
@@ -77,21 +78,22 @@ def _is_changed_later(program: ParsedProgram, statement: ast.Assign, name: str) 
     return False
 
 
-def _rename_edits(code: str, name: str, new: str, after: int) -> Iterator[Edit]:
+def _rename_edits(program: ParsedProgram, name: str, new: str, after: int) -> Iterator[Edit]:
     """Yield edits that rename the variable after the position ``after``, also in the fields of f-strings, which the
     tokens of Python before 3.12 have as one text."""
-    starts = [0]
-    for line in code.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
     previous = ""
-    for token in tokenize.generate_tokens(io.StringIO(code).readline):
-        at = starts[token.start[0] - 1] + token.start[1]
-        if token.type == tokenize.NAME and token.string == name and previous != "." and at >= after:
+    for token in tokenize.generate_tokens(io.StringIO(program.code).readline):
+        is_attribute, previous = previous == ".", token.string
+        if token.type not in (tokenize.NAME, tokenize.STRING):
+            continue
+        at = program.line_starts[token.start[0] - 1] + token.start[1]
+        if at < after:
+            continue
+        if token.string == name and not is_attribute:
             yield (at, at + len(name), new)
-        elif token.type == tokenize.STRING and re.match(r"\w*f", token.string, re.IGNORECASE) and at >= after:
+        elif token.type == tokenize.STRING and re.match(r"\w*f", token.string, re.IGNORECASE):
             text = FIELD.sub(lambda field: re.sub(rf"(?<![\w.'\"]){name}(?![\w'\"])", new, field[0]), token.string)
             yield (at, at + len(token.string), text)
-        previous = token.string
 
 
 def _free_name(name: str, program: ParsedProgram) -> str:

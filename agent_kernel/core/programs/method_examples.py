@@ -2,14 +2,15 @@
 
 A small model makes mistakes when it writes these methods from memory: z-scores without the absolute value, quartiles of
 another column, Pearson's correlation in place of Spearman's. The list contains only methods that a model wrote wrongly
-or left out, because an example of a method that the model knows makes its programs worse (Qwen2.5-Coder-1.5B, 48
+or left out, because an example of a method that the model knows makes its programs worse (Qwen2.5-Coder-1.5B, 96
 questions)."""
 
 from __future__ import annotations
 
 import re
 
-MAX_QUESTION = 4_000
+from agent_kernel.core.programs.table_facts import MAX_QUESTION
+
 MAX_EXAMPLES = 4
 QUARTER = r"\b(?:first|second|third|fourth|[1-4](?:st|nd|rd|th)) quarter\b|\bQ[1-4]\b"
 """Matches a quarter of the year in a question."""

@@ -16,6 +16,7 @@ REDUCTIONS = frozenset({"mean", "median", "std", "var", "sum", "min", "max", "co
 """Methods of pandas that compute statistics."""
 YEARS = range(1800, 2200)
 """Numbers that are years if dates are compared with them."""
+LINE_END = re.compile(r"\r\n|\r|\n")
 Edit: TypeAlias = tuple[int, int, str]
 """A replacement of a part of a program: (first character, character after the last, new text)."""
 
@@ -83,13 +84,15 @@ class ParsedProgram:
         return parse(self.code) if len(self.code) <= MAX_CODE else None
 
     @cached_property
-    def _lines(self) -> list[str]:
-        return self.code.splitlines(keepends=True)
+    def line_starts(self) -> list[int]:
+        """The position of the first character of each line, where lines end as in a syntax tree: not at a form feed, as
+        they do for ``str.splitlines``."""
+        return [0, *(match.end() for match in LINE_END.finditer(self.code))]
 
     def _position(self, line: int, offset: int) -> int:
         """Return the position of a character in the code. ``offset`` counts bytes, as positions in a syntax tree do."""
-        text = self._lines[line - 1].encode()[:offset].decode(errors="ignore")
-        return sum(map(len, self._lines[: line - 1])) + len(text)
+        start = self.line_starts[line - 1]
+        return start + len(self.code[start : start + offset].encode()[:offset].decode(errors="ignore"))
 
 
 def is_label(node: ast.expr) -> bool:

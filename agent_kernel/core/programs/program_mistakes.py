@@ -29,17 +29,28 @@ SHORT_TIMES = (
 )
 """Patterns for the unit in the name of a duration, with the number of these units in an hour."""
 GROUPS_BY = frozenset({"groupby", "pivot_table", "pivot"})
+"""Methods of a table whose arguments may be the labels of columns."""
 PART_OF_DATE = re.compile(
     r"(?P<column>[^'\"\\]+?)\.dt\.(?P<part>year|quarter|month|week|day|hour|dayofweek|day_name\(\)|to_period\(['\"]\w['\"]\))"
 )
 """Matches a part of the dates of a column that is written as a label."""
-SMALLER_UNITS = (
-    ("kg", r"g|grams?|gr", 1000),
-    ("km", r"m|met(?:er|re)s?", 1000),
-    ("l|lit(?:er|re)", r"ml|millilit(?:er|re)s?", 1000),
-    ("h|hour|hr", r"min|mins|minutes?", 60),
+SMALLER_UNITS = tuple(
+    (
+        re.compile(rf"(?:_|\b)(?:per|pro)[_ ](?:{unit})(?:_|\b)", re.IGNORECASE),
+        re.compile(rf"(?:_|\b)(?:{smaller})(?:_|\b)", re.IGNORECASE),
+        factor,
+    )
+    for unit, smaller, factor in (
+        ("kg", r"g|grams?|gr", 1000),
+        ("km", r"m|met(?:er|re)s?", 1000),
+        ("l|lit(?:er|re)", r"ml|millilit(?:er|re)s?", 1000),
+        ("h|hour|hr", r"min|mins|minutes?", 60),
+    )
 )
-"""Names of a unit, those of a smaller one, and the number of smaller ones in the unit."""
+"""Patterns for the name of a value per unit and for the name of an amount in a smaller unit, with the number of smaller
+ones in the unit."""
+CONVERTS_UNITS = re.compile(r"\b(?:60|3600|1000|1_000|1e3|0\.001)\b")
+"""Finds a number with which a program converts units."""
 COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 
@@ -175,16 +186,14 @@ def parts_of_dates(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace ``t.groupby('day.dt.month')``, which looks for a column of this name, by
     ``t.groupby(t['day'].dt.month)``."""
     for call in program.nodes:
-        method = call.func if isinstance(call, ast.Call) else None
-        if not isinstance(call, ast.Call) or not isinstance(method, ast.Attribute) or method.attr not in GROUPS_BY:
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
             continue
-        if not isinstance(method.value, ast.Name):
+        if call.func.attr not in GROUPS_BY or not isinstance(table := call.func.value, ast.Name):
             continue
-        for node in (one for value in [*call.args, *call.keywords] for one in ast.walk(value)):
-            is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-            match = PART_OF_DATE.fullmatch(str(node.value)) if is_text and isinstance(node, ast.Constant) else None
-            if match and isinstance(node, ast.Constant):
-                yield (*program.span(node), f"{method.value.id}[{match['column']!r}].dt.{match['part']}")
+        for node in (one for argument in [*call.args, *call.keywords] for one in ast.walk(argument)):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            if isinstance(node, ast.Constant) and (match := PART_OF_DATE.fullmatch(text)):
+                yield (*program.span(node), f"{table.id}[{match['column']!r}].dt.{match['part']}")
 
 
 def each_group_once(program: ParsedProgram) -> Iterator[Edit]:
@@ -202,37 +211,31 @@ def each_group_once(program: ParsedProgram) -> Iterator[Edit]:
 
 def values_per_hour(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that convert the duration by which a value per hour is divided, if its name says that it is in
-    minutes or seconds and the statement converts nothing."""
-    for target, value in program.assignments:
-        name = ast.unparse(target.slice).strip("'\"") if is_column(target) else ast.unparse(target)
-        if not PER_HOUR.search(name) or not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.Div):
-            continue
-        duration = value.right
-        label = ast.unparse(duration.slice).strip("'\"") if is_column(duration) else ""
-        factor = next((factor for unit, factor in SHORT_TIMES if unit.search(label)), 0)
-        if factor and not re.search(r"\b(?:60|3600)\b", ast.unparse(value)):
-            yield (*program.span(duration), f"({program.source(duration)} / {factor})")
+    minutes or seconds, unless the program converts something."""
+    for target, value in program.assignments if not CONVERTS_UNITS.search(program.code) else ():
+        name = _label(target) or ast.unparse(target)
+        if PER_HOUR.search(name) and isinstance(value, ast.BinOp) and isinstance(value.op, ast.Div):
+            label = _label(value.right)
+            factor = next((factor for unit, factor in SHORT_TIMES if unit.search(label)), 0)
+            if factor:
+                yield (*program.span(value.right), f"({program.source(value.right)} / {factor})")
 
 
 def amounts_in_smaller_units(program: ParsedProgram) -> Iterator[Edit]:
-    """Yield edits that convert an amount that is multiplied by a value per larger unit: ``t['grams'] *
-    t['eur_per_kg']``. The names of the columns tell the units, and the statement converts nothing."""
-    statements = [node for node in program.nodes if isinstance(node, ast.stmt)]
-    for node in program.expressions:
+    """Yield edits that convert an amount that is multiplied by a value per larger unit, as the names of the columns
+    tell: ``t['grams'] * t['eur_per_kg']``. A program that converts something stays unchanged."""
+    for node in program.expressions if not CONVERTS_UNITS.search(program.code) else ():
         if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
             continue
-        around = [one for one in statements if one.lineno <= node.lineno <= (one.end_lineno or 0)]
-        if re.search(r"\b(?:60|1000|1_000|1e3|0\.001)\b", " ".join(map(program.source, around[-1:]))):
-            continue
         for amount, value in ((node.left, node.right), (node.right, node.left)):
-            names = [
-                one.slice.value if isinstance(one, ast.Subscript) and isinstance(one.slice, ast.Constant) else ""
-                for one in (amount, value)
-            ]
-            for unit, smaller, factor in SMALLER_UNITS:
-                is_per_unit = re.search(rf"(?:_|\b)(?:per|pro)[_ ](?:{unit})(?:_|\b)", str(names[1]), re.IGNORECASE)
-                if is_per_unit and re.search(rf"(?:_|\b)(?:{smaller})(?:_|\b)", str(names[0]), re.IGNORECASE):
+            for per_unit, smaller, factor in SMALLER_UNITS:
+                if per_unit.search(_label(value)) and smaller.search(_label(amount)):
                     yield (*program.span(amount), f"({program.source(amount)} / {factor})")
+
+
+def _label(node: ast.expr) -> str:
+    """Return the label of the column that the expression selects; an empty string for any other expression."""
+    return str(ast.literal_eval(node.slice)) if is_column(node) else ""
 
 
 def years(program: ParsedProgram) -> Iterator[Edit]:

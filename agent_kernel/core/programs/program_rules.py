@@ -1,5 +1,8 @@
 """Lists the rules that correct a model's program before it runs, in their order, each with its reason. A rule changes
-only a program whose text shows the mistake. ``program_repair`` has the rules for a program that ended with an error."""
+only a program whose text shows the mistake. ``program_repair`` has the rules for a program that ended with an error.
+
+Rules that also need the facts about the data or the variables of the notebook are not in the lists:
+``kept_variables``, ``question_mistakes.with_summed_column`` and, for code fences, ``code_fence_percentages``."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column, letters_of
 from agent_kernel.core.programs.syntax_tree import names_set, parse_or_empty
-from agent_kernel.core.programs.table_facts import column_labels
+from agent_kernel.core.programs.table_facts import MAX_QUESTION, column_labels
 
 OPTIONS = {
     "ddof": ("std", "var", "sem"),
@@ -31,7 +31,6 @@ OPTION_WORDS = (
 """Words that name an option in another way."""
 RANGE = re.compile(r"(?<![\w.,-])(\d+)(?: to | bis |-|–| à | a )(\d+)(?![\w-]|[.,]\d)")
 """Finds a range of whole numbers in a question."""
-MAX_QUESTION = 4_000
 CHANGED_BY_ZEROS = re.compile(r"\.(?:mean|median|std|var|min|idxmin|quantile|describe|agg)\(")
 """Matches code that computes a statistic whose value zeros change."""
 ABOUT_MISSING = re.compile(

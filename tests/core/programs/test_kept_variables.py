@@ -23,6 +23,10 @@ QUESTION = "What is the median speed of the trips longer than 5 km?"
             "print(f\"Of trips: {trips_selected['speed'].median():.2f}, {len(trips_selected)} trips\")",
         ),
         (
+            "note = 'a\x0cb'\ntrips = trips[trips['km'] > 5]\ntrips['speed'].median()",
+            "note = 'a\x0cb'\ntrips_selected = trips[trips['km'] > 5]\ntrips_selected['speed'].median()",
+        ),
+        (
             "trips['speed'] = trips['km'] / trips['h']\ntrips = trips.loc[trips['km'] > 5]\ntrips['speed'].median()",
             "trips['speed'] = trips['km'] / trips['h']\ntrips_selected = trips.loc[trips['km'] > 5]\n"
             "trips_selected['speed'].median()",

@@ -166,6 +166,11 @@ def test_a_loop_over_groups_selects_each_group_once(code: str, meant: str) -> No
         ("t['pace'] = t['km'] / t['min']", "t['pace'] = t['km'] / t['min']"),
         ("cost = t['grams'] * t['eur_per_kg']", "cost = (t['grams'] / 1000) * t['eur_per_kg']"),
         ("print((t['price_per_l'] * t['ml']).sum())", "print((t['price_per_l'] * (t['ml'] / 1000)).sum())"),
+        (
+            "cost = t['grams'] * t['eur_per_kg']\nprint(cost.sum() / 1000)",
+            "cost = t['grams'] * t['eur_per_kg']\nprint(cost.sum() / 1000)",
+        ),
+        ("t['kmh'] = t['km'] / t['min']\nt['kmh'] *= 60", "t['kmh'] = t['km'] / t['min']\nt['kmh'] *= 60"),
         ("cost = t['grams'] * t['eur_per_kg'] / 1000", "cost = t['grams'] * t['eur_per_kg'] / 1000"),
         ("cost = t['kg'] * t['eur_per_kg']", "cost = t['kg'] * t['eur_per_kg']"),
         ("cost = t['hours'] * t['eur_per_hour']", "cost = t['hours'] * t['eur_per_hour']"),
