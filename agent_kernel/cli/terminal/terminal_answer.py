@@ -6,7 +6,6 @@ import argparse
 import base64
 import json
 import mimetypes
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -31,7 +30,7 @@ from agent_kernel.core.events import (
     TurnStarted,
 )
 from agent_kernel.core.files import describe_files
-from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES
+from agent_kernel.core.messages import VISIBLE_IMAGE_TYPES, without_image_notes
 from agent_kernel.core.session import SessionKey
 from agent_kernel.core.turn_request import TurnRequest
 
@@ -43,8 +42,6 @@ MAX_OUTPUT = 10_000
 """How many of the last characters that a call has printed are shown if the user stops it."""
 FILES = f"\n{describe_files(())}\n"
 """Separates the output of a call from the description of its files, which is for the model and has their ids."""
-FIGURES_SHOWN = re.compile(r"^\[\d+ figure\(s\) shown\]$\n?", re.MULTILINE)
-"""Matches the note for the model about the figures that a call has drawn. A terminal does not show them."""
 # All commands that run a turn in the terminal take these arguments.
 SESSION = argument("-s", "--session", default="", help="id of the conversation to continue or begin (default: new)")
 MODEL = argument(
@@ -176,7 +173,7 @@ class TerminalAnswer:
         pictures = [one for one in body.media if one["mime"] in VISIBLE_IMAGE_TYPES and one.get("data")]
         self._drawn += [(body.call, one["mime"], base64.b64decode(one["data"])) for one in pictures]
         output = body.text.rpartition(FILES)[0] if body.files else body.text  # files are named at the end of the turn
-        output = FIGURES_SHOWN.sub("", output) if pictures else output
+        output = without_image_notes(output) if pictures else output
         self._line(f"{body.name}: {body.status} after {body.seconds:.1f} s\n{_indent(output)}".rstrip())
 
     def _add_file(self, call: str, file: Mapping[str, Any]) -> None:
