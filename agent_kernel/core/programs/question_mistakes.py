@@ -49,6 +49,9 @@ WEEKDAY = re.compile(r"\.dt\.(?:weekday|dayofweek|day_of_week)\b(?!\]?\)* ?(?:[<
 """Matches the numbers of weekdays of a column, unless they are compared with numbers or replaced by names."""
 PERCENT_OF_ACCURACY = re.compile(r"\baccuracy\b[^.?!\n]{0,60}(?:\bpercent(?:age)?\b|%)", re.IGNORECASE)
 """Finds a question that asks for an accuracy in percent."""
+MOST = re.compile(r"\b(?:most|fewest) \w+", re.IGNORECASE)
+NUMBERS_OF_THINGS = frozenset({"n", "count", "counts", "number", "quantity", "anzahl", "nombre"})
+"""Labels, in lower case, of a column that says how many things a row stands for."""
 RESULT_NAME = re.compile(
     r"\b(?:table|data ?frame|series|list|dict|array|variable|result)s? (?:called|named) [`'\"]?([A-Za-z_]\w*)"
     r"|\b(?:call|name) (?:it|them|this|that|the (?:result|table|data ?frame|list|series)) [`'\"]?([A-Za-z_]\w*)"
@@ -209,10 +212,13 @@ def result_names(question: str) -> list[str]:
 
 def with_summed_column(code: str, question: str, facts: Sequence[str]) -> str:
     """Return the code with the sums of a column in place of the numbers of rows, if the question asks for most or
-    fewest of the column ("which shop sold the most units") and the code does not use its sums otherwise:
-    ``t['shop'].value_counts()`` becomes ``t.groupby('shop')['units'].sum()``. ``facts`` describe the tables and files
+    fewest of the column ("which shop sold the most units"), or if a column has the numbers of things in each row, and
+    the code does not use its sums otherwise: ``t['shop'].value_counts()`` becomes ``t.groupby('shop')['units'].sum()``. ``facts`` describe the tables and files
     of the question."""
-    asked = [label for label in column_labels(facts) if re.search(rf"\b(?:most|fewest) {re.escape(label)}\b", question)]
+    labels = column_labels(facts)
+    asked = [label for label in labels if re.search(rf"\b(?:most|fewest) {re.escape(label)}\b", question)]
+    if not asked and MOST.search(question[:MAX_QUESTION]):
+        asked = [label for label in labels if label.casefold() in NUMBERS_OF_THINGS]
     program = ParsedProgram(code)
     counts = [
         node

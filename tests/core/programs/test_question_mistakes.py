@@ -171,3 +171,13 @@ def test_an_accuracy_is_given_in_percent_if_the_question_asks_for_it(
     question: str, code: str, expected: str | None
 ) -> None:
     assert follow_question(code, question) == (code if expected is None else expected)
+
+
+def test_the_numbers_of_things_are_added_and_rows_without_such_a_column_are_counted() -> None:
+    code = "print(t['ward'].value_counts().idxmax())"
+    facts = "Files: t.csv: CSV read by pd.read_csv('t.csv'), 9 rows x 2 columns: ward str, {} int64"
+    sums = "print(t.groupby('ward')['n'].sum().sort_values(ascending=False).idxmax())"
+    question = "Which ward had the most visits?"
+    assert with_summed_column(code, question, [facts.format("n")]) == sums
+    assert with_summed_column(code, question, [facts.format("age")]) == code
+    assert with_summed_column(code, "Which ward is it?", [facts.format("n")]) == code
