@@ -211,10 +211,10 @@ def result_names(question: str) -> list[str]:
 
 
 def with_summed_column(code: str, question: str, facts: Sequence[str]) -> str:
-    """Return the code with the sums of a column in place of the numbers of rows, if the question asks for most or
-    fewest of the column ("which shop sold the most units"), or if a column has the numbers of things in each row, and
-    the code does not use its sums otherwise: ``t['shop'].value_counts()`` becomes ``t.groupby('shop')['units'].sum()``. ``facts`` describe the tables and files
-    of the question."""
+    """Return the code with the sums of a column in place of the numbers of rows: ``t['shop'].value_counts()`` becomes
+    ``t.groupby('shop')['units'].sum()``. The question asks for most or fewest of the column ("which shop sold the most
+    units"), or the column says how many things each row stands for, and the code does not use its sums otherwise.
+    ``facts`` describe the tables and files of the question."""
     labels = column_labels(facts)
     asked = [label for label in labels if re.search(rf"\b(?:most|fewest) {re.escape(label)}\b", question)]
     if not asked and MOST.search(question[:MAX_QUESTION]):
