@@ -76,7 +76,7 @@ class Sampling:
     ``temperature`` 0 is greedy. ``logprobs`` requests the log probability of each token, and ``top_logprobs`` is the
     number of likeliest tokens to report at each position, if the engine provides them. ``logit_bias`` are pairs (token
     id, number added to its logit). ``reasoning_effort`` ``none`` turns reasoning off; other levels are defined by the
-    engine. An engine that does not support one of the last six fields raises InvalidRequest and names the field.
+    engine. An engine that does not support a field from ``logprobs`` on raises InvalidRequest and names the field.
     """
 
     temperature: float | None = None

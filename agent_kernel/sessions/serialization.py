@@ -43,7 +43,9 @@ def encode(message: Message) -> str:
     plain = not (message.calls or message.extra)  # a message without calls and extra fields has no deep nesting
     text = dumps(body) if plain else encode_value(body)
     if message.extra and len(text) > MAX_EXTRA:
-        raise InvalidRequest(f"A message of another program can have at most {MAX_EXTRA} characters, not {len(text)}.")
+        raise InvalidRequest(
+            f"A message with fields of another program can have at most {MAX_EXTRA} characters, not {len(text)}."
+        )
     return text
 
 

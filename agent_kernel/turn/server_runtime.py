@@ -134,7 +134,7 @@ def build_by_name(table: Mapping[str, Callable[[Settings], Any]], name: str, set
         return table[name](settings)
     if ":" not in name:
         raise InvalidRequest(
-            f"The settings name {name!r}, which does not exist. Use {', '.join(table)}, or package.module:Class."
+            f"The settings ask for {name!r}, which does not exist. Use {', '.join(table)}, or package.module:Class."
         )
     try:
         return _import_class(name)(settings)

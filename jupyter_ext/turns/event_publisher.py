@@ -106,7 +106,7 @@ class _Publication:
 
 
 class EventPublisher:
-    """Publishes the events of turns; there is one object for each server that shares its store. Call ``aclose`` after
+    """Publishes the events of this server's turns to the other servers that use the same store. Call ``aclose`` after
     the turns have ended: it publishes the remaining events.
     """
 

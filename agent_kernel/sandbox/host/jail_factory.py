@@ -62,8 +62,8 @@ class JailRequest:
 
 
 class JailFactory:
-    """Creates jails and keeps processes warm. ``plans`` are the plans to try, strictest first; None derives them
-    from policy and system. The constructor does no I/O."""
+    """Creates jails and keeps processes warm. ``plans`` are the isolation plans to try, strictest first; None derives
+    them from policy and system. The constructor does no I/O."""
 
     def __init__(
         self,

@@ -305,8 +305,9 @@ def select_turns(
 def _locate(
     db: sqlite3.Connection, key: SessionKey, path: Sequence[SegmentRange], id: str
 ) -> tuple[int, tuple[int, int]]:
-    """Find the turn ``id`` on a branch, given as its ``path``. Returns (index of the range of the path that contains
-    the turn, (its ``since``, its ordinal)). Raises TurnNotFound."""
+    """Find the turn ``id`` on a branch, given as its ``path``. Return the index of the range of the path that contains
+    the turn, and the turn's position in that segment: the sequence number of the item before the turn, and the turn's
+    number among those that begin after this item. Raises TurnNotFound if the branch has no such turn."""
     row = db.execute(f"SELECT segment, since, ordinal FROM turns WHERE {HERE} AND id = ?", (*pair(key), id)).fetchone()
     for at, piece in enumerate(path):
         if row is not None and row[0] == piece.segment and row[1] < piece.until:

@@ -296,4 +296,4 @@ def exposed_name(prefix: str, name: str, used_names: Collection[str] = ()) -> st
         shortened = f"{safe[: LONGEST - _MARK]}_{mark}"
         if shortened not in used_names:
             return shortened
-    raise AssertionError("a thousand hashes were taken")
+    raise AssertionError(f"No short name for the tool {name!r} is free.")

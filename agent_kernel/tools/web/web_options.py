@@ -103,6 +103,6 @@ def _location(location: Mapping[str, Any]) -> Mapping[str, str]:
     """Return the fields of ``user_location``. In chat completions they are in the object ``approximate``, in responses
     beside ``type``."""
     if location.get("type", "approximate") != "approximate":
-        raise InvalidRequest("The type of user_location must be approximate.")
+        raise InvalidRequest("The type of user_location must be 'approximate'.")
     place = _mapping(location, "approximate") or location
     return {key: str(place[key])[:100] for key in PLACE if place.get(key)}

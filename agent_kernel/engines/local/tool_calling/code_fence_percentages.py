@@ -20,8 +20,8 @@ IS_DIVIDED = re.compile(r"(?<![\w.])(?:100(?:\.0)?|0?\.01|1e-2|1e2)(?![\w.])")
 
 def with_fractions_of_percentages(code: str, hidden: Sequence[str]) -> str:
     """Return the code with ``1 - x`` and ``1 + x`` replaced by ``1 - x / 100`` and ``1 + x / 100`` where x is a column
-    of percentages. The code is returned unchanged if it already has a number that makes a fraction of a percentage.
-    ``hidden`` has the texts of the hidden context."""
+    of percentages. ``hidden`` has the texts of the hidden context of the question, which name these columns. The code
+    is returned unchanged if it already divides by 100 or multiplies by 0.01."""
     facts = [fact for text in hidden for fact in CONVERSION.finditer(text) if fact["name"].endswith("_percent")]
     if not facts or IS_DIVIDED.search(code):
         return code
