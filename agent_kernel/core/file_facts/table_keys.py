@@ -86,18 +86,21 @@ def describe_merge(tables: Sequence[KeyColumns]) -> str:
     if not connected:
         return ""
     start = connected[0]
-    expression, labels, joined, columns = start.table, set(start.labels), [start.table], list(start.labels)
-    waiting = list(merges[start.table])
+    expression, columns = start.table, list(start.labels)
+    # The labels that the columns of each table have in the merged table.
+    joined = {start.table: {label: label for label in start.labels}}
+    waiting = [(start.table, merge) for merge in merges[start.table]]
     while waiting:
-        merge = waiting.pop(0)
-        if merge.other.table in joined:
+        table, merge = waiting.pop(0)
+        other = merge.other.table
+        if other in joined:
             continue
-        expression += _merge_call(merge, labels)
-        added = merge.added_labels()
-        columns += [f"{label}_{merge.other.table}" if label in labels else label for label in added]
-        labels |= set(added)
-        joined.append(merge.other.table)
-        waiting += merges[merge.other.table]
+        merge = merge._replace(label=joined[table][merge.label])
+        expression += _merge_call(merge, set(columns))
+        added = {label: f"{label}_{other}" if label in columns else label for label in merge.added_labels()}
+        columns += added.values()
+        joined[other] = {merge.key: merge.label} | added
+        waiting += [(other, further) for further in merges[other]]
     if "\\" in expression:
         return ""
     name = f"{start.table}{MERGED}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agent_kernel.core.file_facts.table_keys import KeyColumns, describe_merge
@@ -39,6 +39,7 @@ def described(texts: list[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 @given(tables())
+@example(["id,name\nada ,Ada\n7,Ada\n 7,Ada\n", "a b\nAda\nada \n", "id,a b\nAda,7\n"])
 def test_the_statement_keeps_each_row_and_has_the_columns_that_are_listed(texts: list[str]) -> None:
     told, names = described(texts)
     if not told:
