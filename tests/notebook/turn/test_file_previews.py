@@ -241,6 +241,44 @@ def test_sheets_with_the_same_columns_are_one_table_without_titles_and_totals(he
     assert "columns: month str, day int64" in describe_files("visits.xlsx has one sheet per month.")
 
 
+def test_a_report_with_a_cover_subtotals_and_labels_of_groups_is_read_as_a_table(here: Path) -> None:
+    cover = pd.DataFrame([[None, None], [None, "Quarterly report"], [None, "by finance"]])
+    report: list[list[Any]] = [
+        ["Roastery"],
+        ["Q3", None, None, "confidential"],
+        [],
+        ["Region", "Product", "Units", "EUR"],
+    ]
+    for region, units in (("North", (3, 4)), ("East", (5, None))):
+        report += [[region, "Beans", units[0], 9], [None, "Decaf", units[1], 8], [None, "Subtotal", 7, 17], []]
+    report += [["Grand total", None, 12, 34]]
+    with pd.ExcelWriter("q3.xlsx") as book:
+        cover.to_excel(book, sheet_name="Cover", index=False, header=False)
+        full = [[*row, *[None] * 4][:4] for row in report]
+        pd.DataFrame(full).to_excel(book, sheet_name="Q3 sales", index=False, header=False)
+    told = describe_files("Which region in q3.xlsx sold most?")
+    assert "4 rows x 4 columns: Region str, Product str, Units float64, EUR int64, sheets: Q3 sales, Cover" in told
+    names: dict[str, Any] = {"pd": pd}
+    exec(reading_lines("Which region in q3.xlsx sold most?", [f"Files: {told}"], []), names)
+    # A missing number stays missing, so the labels of the groups are not filled either.
+    assert names["q3"].to_dict("list")["Product"] == ["Beans", "Decaf", "Beans", "Decaf"]
+    assert names["q3"]["Units"].sum() == 12
+
+
+def test_labels_of_groups_are_repeated_if_nothing_else_is_missing(here: Path) -> None:
+    rows = [["Region", "Product", "Units"], ["North", "Beans", 3], [None, "Decaf", 4], ["East", "Beans", 5]]
+    rows += [[None, "Decaf", -999], [None, "Tea", 6]]
+    pd.DataFrame(rows).to_excel("groups.xlsx", index=False, header=False)
+    question = "Units per region in groups.xlsx? -999 means missing."
+    told = describe_files(question)
+    assert "\n    Region values: North, East" in told
+    names: dict[str, Any] = {"pd": pd}
+    exec(reading_lines("Units per region in groups.xlsx?", [f"Files: {told}"], []), names)
+    assert names["groups"].groupby("Region")["Units"].sum().to_dict() == {"North": 7, "East": -988}
+    with_codes = reading_lines(question, [f"Files: {told}"], [])
+    assert with_codes == "groups = pd.read_excel('groups.xlsx', na_values=[-999]).ffill()\n"
+
+
 def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> None:
     pd.DataFrame({"recipe": ["a", "a", "b"], "item": ["rice ", "peas", "rice"], "grams": [50, 20, 10]}).to_csv(
         "my recipes.csv", index=False

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from agent_kernel.core.file_facts.text_file import LINES as ABOUT_LINES
+from agent_kernel.core.file_facts.workbook import is_sheet_named
 
 FACT = re.compile(
     r"(?:Files: )?(?:(?P<path>\S.*?): (?:[A-Za-z]+ )+?|- (?P<input>[\w.-]+) \(id .*\), )read by (?=pd\.|json\.|open\()"
@@ -31,7 +32,7 @@ READERS = frozenset({"read_csv", "read_json", "read_excel", "read_parquet", "loa
 """Names of the functions that read a file. ``json.load`` reads what ``open`` returns."""
 CONVERTERS = frozenset(
     {"read", "splitlines", "Series", "str", "extract", "dropna", "astype", "json_normalize", "DataFrame", "from_dict"}
-    | {"rename_axis", "reset_index", "to_dict", "concat"}
+    | {"rename_axis", "reset_index", "to_dict", "concat", "ffill"}
 )
 """Names of the methods that make a list or a table of what was read."""
 LINES = ".splitlines()"
@@ -75,8 +76,8 @@ NO_NAME = re.compile(
 FILE_NAME = re.compile(r"\w\.[a-z]{2,7}\b", re.IGNORECASE)
 CODE_OF_MISSING = re.compile(r"(?<![\w.,-])-9{2,5}(?![\w-]|[.,]\d)")
 """Matches a negative number that stands for a missing value in many data files."""
-MISSING_OPTION = re.compile(r", na_values=\[[-\d, ]*\]\)$")
-"""Matches the end of an expression to which ``reading_lines`` has added an option."""
+MISSING_OPTION = re.compile(r", na_values=\[[-\d, ]*\](?=\))")
+"""Matches the option that ``reading_lines`` adds to an expression."""
 MEANS_MISSING = re.compile(
     r"\b(?:missing|unknown|invalid|no (?:value|data)|(?:not|never) (?:known|measured|recorded|available)"
     r"|fehl\w+|unbekannt|manquant\w*|inconnu\w*|faltante\w*|desconocid\w*)\b",
@@ -109,7 +110,7 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
         name = requested_name or _free("lines" if expression.endswith(LINES) else path, used_names)
         used_names.add(name)
         has_codes = codes and expression.startswith(("pd.read_csv(", "pd.read_excel("))
-        reads = f"{expression.removesuffix(')')}, na_values=[{codes}])" if has_codes else expression
+        reads = _with_option(expression, f"na_values=[{codes}]") if has_codes else expression
         lines.append(f"{name} = {reads}\n")
     return "".join(lines)
 
@@ -117,13 +118,21 @@ def reading_lines(question: str, hidden: Sequence[str], variables: Sequence[str]
 def facts_of_read_file(reading: str, hidden: Sequence[str]) -> list[str]:
     """Return what the texts ``hidden`` say of the file that the line ``reading`` reads: the rest of the line with its
     expression, and the indented lines after it. The texts also describe other files and tables."""
-    expression = MISSING_OPTION.sub(")", reading.rstrip().partition(" = ")[2])
+    expression = MISSING_OPTION.sub("", reading.rstrip().partition(" = ")[2])
     for text in hidden:
         _, found, after = text.partition(f"read by {expression}")
         if found:
             first, *others = after.splitlines()
             return ["\n".join([first, *takewhile(lambda line: line.startswith(" "), others)])]
     return []
+
+
+def _with_option(expression: str, option: str) -> str:
+    """Return the expression with a further argument of the call that reads the file. Methods may follow this call."""
+    calls = (node for node in ast.walk(ast.parse(expression, mode="eval")) if isinstance(node, ast.Call))
+    end = next(call.end_col_offset or 0 for call in calls if _function_name(call) in READERS) - 1
+    text = expression.encode()  # ast counts bytes
+    return f"{text[:end].decode()}, {option}{text[end:].decode()}"
 
 
 def _codes_of_missing(question: str) -> list[str]:
@@ -171,9 +180,7 @@ def _without_other_sheets(files: Mapping[str, str], question: str, hidden: Seque
 
 def _is_named(sheet: str, question: str) -> bool:
     """Return whether the question names the sheet, in any case, or speaks of several sheets."""
-    return bool(SEVERAL_SHEETS.search(question)) or bool(
-        re.search(rf"(?<!\w){re.escape(sheet)}(?!\w)", question, re.IGNORECASE)
-    )
+    return bool(SEVERAL_SHEETS.search(question)) or is_sheet_named(sheet, question)
 
 
 def _expression(text: str, path: str) -> str:
