@@ -17,6 +17,8 @@ REDUCTIONS = frozenset({"mean", "median", "std", "var", "sum", "min", "max", "co
 YEARS = range(1800, 2200)
 """Numbers that are years if dates are compared with them."""
 LINE_END = re.compile(r"\r\n|\r|\n")
+READ = re.compile(r"(?m)^\w+(?= = pd\.read_)|\bpd\.read_\w+\((?:'[^'\n]*'|\"[^\"\n]*\")")
+"""Matches the variable to which code reads a file, and the beginning of the call with the path of the file."""
 Edit: TypeAlias = tuple[int, int, str]
 """A replacement of a part of a program: (first character, character after the last, new text)."""
 
@@ -51,6 +53,14 @@ class ParsedProgram:
         return frozenset(
             node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         )
+
+    @cached_property
+    def used_columns(self) -> str:
+        """The code without the names of the tables and the paths of the files, which may contain the name of a
+        column."""
+        tables = {node.value.id for node in self.nodes if is_column(node) and isinstance(node.value, ast.Name)}
+        code = READ.sub("", self.code)
+        return re.sub(rf"\b(?:{'|'.join(map(re.escape, tables))})\b", "", code) if tables else code
 
     def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
         """Return the start and the end offset of a node in the code."""

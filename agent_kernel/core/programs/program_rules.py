@@ -85,6 +85,10 @@ QUESTION_MISTAKES: tuple[Callable[[ParsedProgram, str], Iterator[Edit]], ...] = 
     question_mistakes.zeros_for_missing,
     # A row without a value in a column that has nothing to do with the question counts for the question.
     question_mistakes.unrelated_gaps,
+    # The row before the first one of a group belongs to another group.
+    question_mistakes.neighbours_of_a_group,
+    # A small model converts durations wrongly: 3 hours are not 18000 seconds.
+    question_mistakes.compared_durations,
     # A small model often gives the numbers 0 or 1 the name of a wrong weekday.
     question_mistakes.weekday_names,
     # An accuracy is a share, and one decimal of a share is not what the question asks for.

@@ -105,7 +105,9 @@ AMOUNT = (
     r"|meisten|wenigsten|höchste\w*|niedrigste\w*|größte\w*|kleinste\w*|durchschnittliche\w*|mittlere\w*|gesamte\w*"
 )
 """Words after which a label means the numbers of the column: "sold the most units", "den höchsten Umsatz"."""
-WHOLE_TABLE = re.compile(r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|\.(?:corr|isna|isnull|dropna)\(\)")
+WHOLE_TABLE = re.compile(
+    r"select_dtypes|\.columns|describe\(|\biloc|numeric_only|(?<!\])\.(?:corr|isna|isnull|dropna)\(\)"
+)
 """Matches code that uses columns without naming them."""
 FILLS = re.compile(r"\b(?:fill|replac|treat|imput)\w*\b[^.;\n]{0,20}\bmissing\b(.{0,40})", re.IGNORECASE)
 """Matches words that ask to fill missing values, with the text after them, which names a column."""
@@ -200,7 +202,7 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     if any(words.search(sentence) and not ways.search(program.code) for words, ways in METHODS):
         yield "method"
     named = [label for label in labels if label in sentence]
-    unused = [label for label in named if _names(sentence, label) and not _uses(program.code, label)]
+    unused = [label for label in named if _names(sentence, label) and not _uses(program, label)]
     if unused and not KEEPS_ALL.search(sentence):
         yield "column"
     filled = [one[1] for one in FILLS.finditer(sentence)]
@@ -221,11 +223,11 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
     # The largest year is not the year of the largest value.
     if any(re.search(rf"\['{re.escape(word)}'\]\.(?:max|min)\(\)", program.code, re.I) for word in places):
         yield "place of a value"
-    if _ignores_groups(sentence, program.code, values):
+    if _ignores_groups(sentence, program, values):
         yield "groups"
     named_values = [(label, one) for label, text in values.items() for one in text.split(", ") if len(one) >= MIN_VALUE]
     named_values = [(label, one) for label, one in named_values if word_for(sentence, one)]
-    if any(_ignores_value(program.code, label, one) for label, one in named_values):
+    if any(_ignores_value(program, label, one) for label, one in named_values):
         yield "value"
     numbers = [float(one) for match in THRESHOLD.finditer(sentence) for one in match.groups() if one]
     if not all(_has_number(program, number) for number in numbers):
@@ -235,17 +237,17 @@ def _gaps(sentence: str, program: ParsedProgram, labels: Sequence[str], values: 
         yield "marked missing values"
 
 
-def _ignores_groups(sentence: str, code: str, categories: Iterable[str]) -> bool:
+def _ignores_groups(sentence: str, program: ParsedProgram, categories: Iterable[str]) -> bool:
     """Return whether the sentence asks for a comparison within groups of rows, or for a value of each group, and the
     program computes it over all rows."""
-    if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(code) and not BY_GROUP.search(code):
+    if OF_THE_SAME.search(sentence) and NEIGHBOURS.search(program.code) and not BY_GROUP.search(program.code):
         return True
     each = [
         name
         for name in categories
         if re.search(rf"\b(?:each|every|per|by) {re.escape(name)}s?\b", sentence, re.IGNORECASE)
     ]
-    return bool(each) and not (IN_GROUPS.search(code) and all(_uses(code, name) for name in each))
+    return bool(each) and not (IN_GROUPS.search(program.code) and all(_uses(program, name) for name in each))
 
 
 def _equal_values(program: ParsedProgram, slots: Collection[str]) -> Iterator[str]:
@@ -291,13 +293,13 @@ def _only_counts_selected_rows(program: ParsedProgram) -> bool:
     return bool(selected) and selected <= counted
 
 
-def _ignores_value(code: str, label: str, value: str) -> bool:
+def _ignores_value(program: ParsedProgram, label: str, value: str) -> bool:
     """Return whether the program does not use the column ``label``, or only finds its most frequent value, although the
     question names ``value``. A program that uses the column in another way may select the value, for example by a loop
     over the values of the column."""
     column = re.escape(repr(label))
-    finds = re.search(rf"\[{column}\]\.(?:value_counts\(\)\.(?:idxmax|max|nlargest|head|index)\b|mode\()", code)
-    return not _uses(code, label) or (bool(finds) and value.casefold() not in code.casefold())
+    finds = re.search(rf"\[{column}\]\.(?:value_counts\(\)\.(?:idxmax|max|nlargest|head|index)\b|mode\()", program.code)
+    return not _uses(program, label) or (bool(finds) and value.casefold() not in program.code.casefold())
 
 
 def _column_without(node: ast.AST, values: Mapping[str, str]) -> str:
@@ -322,8 +324,8 @@ def _names(sentence: str, label: str) -> bool:
     return bool(re.search(rf'["`]{plain}["`]|\b(?i:{AMOUNT})\s+{plain}(?![\w\'/]|\.\w)', sentence))
 
 
-def _uses(code: str, label: str) -> bool:
-    return letters_of(label) in letters_of(code) or bool(WHOLE_TABLE.search(code))
+def _uses(program: ParsedProgram, label: str) -> bool:
+    return letters_of(label) in letters_of(program.used_columns) or bool(WHOLE_TABLE.search(program.code))
 
 
 def _fills(code: str, label: str) -> bool:

@@ -7,7 +7,13 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
-from agent_kernel.core.programs.program_edits import Edit, ParsedProgram, is_column, letters_of
+from agent_kernel.core.programs.program_edits import (
+    Edit,
+    ParsedProgram,
+    date_columns,
+    is_column,
+    letters_of,
+)
 from agent_kernel.core.programs.syntax_tree import names_set, parse_or_empty
 from agent_kernel.core.programs.table_facts import MAX_QUESTION, column_labels
 
@@ -39,8 +45,20 @@ ABOUT_MISSING = re.compile(
     re.IGNORECASE,
 )
 """Finds words with which a question says what to do with missing values."""
-COMPLETE_ROWS = re.compile(r"\b(?:any|all|every|(?:in)?complete(?:ly)?)\b", re.IGNORECASE)
-"""Finds words with which a question may ask for rows that have a value in each column."""
+COMPLETE_ROWS = re.compile(
+    r"\b(?:any|all|every)\b(?! of (?:these|those|the (?:two|three|four|five))\b)|\b(?:in)?complete(?:ly)?\b",
+    re.IGNORECASE,
+)
+"""Finds words with which a question may ask for rows that have a value in each column, and not only in the columns that
+it lists ("in any of these columns")."""
+OF_THE_SAME = re.compile(r"\b(?:of|for|by|within) the same (\w+)", re.IGNORECASE)
+"""Finds a question about neighbouring rows with the same value in a column."""
+SECONDS_OF = {"ms": 0.001, "s": 1, "sec": 1, "min": 60, "h": 3600, "hr": 3600, "hour": 3600, "day": 86_400}
+"""Seconds of the units of time in labels and questions, without the ending of the plural."""
+UNIT_OF_LABEL = re.compile(r"[_( ](ms|s|sec|min|h|hr|hour|day)(?:ond|ute)?s?\)?$", re.IGNORECASE)
+"""Finds the unit of time at the end of a label: ``duration_s``, ``Time (min)``."""
+DURATION = re.compile(r"(?<![\w.,-])(\d+(?:\.\d+)?)[ -]?(ms|s|sec|min|h|hr|hour|day)(?:ond|ute)?s?\b", re.IGNORECASE)
+"""Finds a duration in a question: "3 hours"."""
 ASKS_FOR_WEEKDAY = re.compile(
     r"\b(?:which|what) (?:weekday|day of the week|day do)|\bon which (?:week)?days?\b", re.IGNORECASE
 )
@@ -49,6 +67,8 @@ WEEKDAY = re.compile(r"\.dt\.(?:weekday|dayofweek|day_of_week)\b(?!\]?\)* ?(?:[<
 """Matches the numbers of weekdays of a column, unless they are compared with numbers or replaced by names."""
 PERCENT_OF_ACCURACY = re.compile(r"\baccuracy\b[^.?!\n]{0,60}(?:\bpercent(?:age)?\b|%)", re.IGNORECASE)
 """Finds a question that asks for an accuracy in percent."""
+NEIGHBOURS = frozenset({"diff", "pct_change", "shift"})
+"""Methods that compare a row with the one before it, or return the row before it."""
 MOST = re.compile(r"\b(?:most|fewest) \w+", re.IGNORECASE)
 NUMBERS_OF_THINGS = frozenset({"n", "count", "counts", "number", "quantity", "anzahl", "nombre"})
 """Labels, in lower case, of a column that says how many things a row stands for."""
@@ -162,6 +182,55 @@ def unrelated_gaps(program: ParsedProgram, question: str) -> Iterator[Edit]:
             ]
             if used and len(used) < len(labels):
                 yield (*program.span(subset), f"[{', '.join(map(program.source, used))}]")
+
+
+def neighbours_of_a_group(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits after which ``t['day'].diff()`` compares a row with the one before it in the same group, if the
+    question asks for this and names a column of the program. Dates are sorted first, so that no difference is
+    negative."""
+    words = {letters_of(word) for word in OF_THE_SAME.findall(question[:MAX_QUESTION])}
+    labels = {
+        str(node.value)
+        for node in program.expressions
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    group = next((label for label in sorted(labels) if {letters_of(label), letters_of(label) + "s"} & words), None)
+    if group is None or "groupby" in program.code:
+        return
+    dates = set(date_columns(program))
+    for call in program.expressions:
+        function = call.func if isinstance(call, ast.Call) else None
+        if not isinstance(function, ast.Attribute) or function.attr not in NEIGHBOURS:
+            continue
+        column = function.value
+        if is_column(column):
+            table, label = program.source(column.value), program.source(column.slice)
+            in_order = f"{table}.sort_values({label})" if program.source(column) in dates else table
+            yield (*program.span(column), f"{in_order}.groupby({group!r})[{label}]")
+
+
+def compared_durations(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield an edit that replaces the number with which a column of durations is compared, if it is none of the
+    durations in the question in the unit of the column. Exactly one number must be wrong and one duration missing:
+    a model that converts 3 hours to seconds may write 18000."""
+    asked = [float(count) * SECONDS_OF[unit.lower()] for count, unit in DURATION.findall(question[:MAX_QUESTION])]
+    compared = [
+        (unit[1].lower(), number)
+        for node in program.expressions
+        if isinstance(node, ast.Compare) and is_column(node.left)
+        for number in node.comparators
+        if isinstance(number, ast.Constant) and isinstance(number.value, int | float)
+        if (unit := UNIT_OF_LABEL.search(str(ast.literal_eval(node.left.slice))))
+    ]
+    if len({unit for unit, _ in compared}) != 1:
+        return
+    wanted = {seconds / SECONDS_OF[compared[0][0]] for seconds in asked}
+    numbers = {float(str(number.value)) for _, number in compared}
+    if len(numbers - wanted) == 1 and len(wanted - numbers) == 1:
+        (wrong,), (missing,) = numbers - wanted, wanted - numbers
+        for _, number in compared:
+            if number.value == wrong:
+                yield (*program.span(number), f"{missing:.12g}")
 
 
 def weekday_names(program: ParsedProgram, question: str) -> Iterator[Edit]:

@@ -131,6 +131,9 @@ CATEGORIES = [
         ("print(t[t['source'] == 'Renewables']['n'].sum())", True),
         ("print(t[t.source == 'Renewables'].n.sum())", True),
         ("print(t.groupby('source')['n'].sum())", True),
+        ("sources = pd.read_csv('source.csv')\nprint(sources['n'].sum())", False),
+        ("print(t['n'].dropna().sum())", False),
+        ("print(t.dropna().describe())", True),
     ],
 )
 def test_a_program_must_use_the_column_of_a_category_that_the_question_names(code: str, is_covered: bool) -> None:

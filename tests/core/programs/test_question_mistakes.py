@@ -115,6 +115,41 @@ def test_most_of_a_column_is_a_sum_and_not_a_number_of_rows(question: str, code:
     assert with_summed_column(code, question, facts) == (code if expected is None else expected)
 
 
+def test_a_row_is_compared_with_the_one_before_it_of_the_same_group() -> None:
+    reads = "log = pd.read_csv('log.csv', parse_dates=['day'])\n"
+    code = reads + "log['gap'] = log['day'].diff().dt.days\nprint(log.loc[log['gap'].idxmax(), 'machine'])"
+    question = "What is the longest gap between two services of the same machine?"
+    in_groups = "log.sort_values('day').groupby('machine')['day'].diff()"
+    assert follow_question(code, question) == code.replace("log['day'].diff()", in_groups)
+    assert follow_question(code.replace(", parse_dates=['day']", ""), question).count("log.groupby('machine')") == 1
+    assert follow_question(code, "What is the longest gap between two services?") == code
+    assert follow_question(code, "What is the longest gap between two services of the same kind?") == code
+
+
+@pytest.mark.parametrize(
+    ("condition", "question", "meant"),
+    [
+        ("(t['len_s'] >= 60) & (t['len_s'] <= 18000)", "Drop trips under 1 minute or over 3 hours.", "10800"),
+        ("t['Time (min)'] > 3", "How many took over 3 hours?", "180"),
+        ("t['len_s'] > 3 * 3600", "How many took over 3 hours?", ""),
+        ("t['len_s'] > 10800", "How many took over 3 hours?", ""),
+        ("t['points'] > 4", "How many took over 3 hours?", ""),
+        ("(t['len_s'] > 4) & (t['len_s'] < 5)", "How many took over 3 hours?", ""),
+    ],
+)
+def test_a_duration_is_compared_in_the_unit_of_the_column(condition: str, question: str, meant: str) -> None:
+    code = f"print(({condition}).sum())"
+    wrong = condition.rpartition(" ")[2].removesuffix(")")
+    expected = code.replace(wrong, meant) if meant else code
+    assert follow_question(code, question) == expected
+
+
+def test_complete_rows_of_some_columns_are_not_complete_rows_of_all() -> None:
+    question = "Drop the rows with a missing value in any of these two columns, a and b. Mean of a by b?"
+    code = "t = t.dropna(subset=['a', 'b', 'Lot'])\nprint(t.groupby('b')['a'].mean())"
+    assert follow_question(code, question) == code.replace(", 'Lot'", "")
+
+
 @pytest.mark.parametrize(
     ("question", "subset"),
     [
