@@ -67,6 +67,16 @@ def in_place(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(call), f"{place} = {place}.{method}({others})")
 
 
+def dropped_gaps(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that replace ``t['a'] = t['a'].dropna()`` by a statement that removes the rows."""
+    for node in program.nodes:
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if isinstance(node, ast.Assign) and target is not None and is_column(target):
+            column, table = program.source(target), program.source(target.value)
+            if program.source(node.value) == f"{column}.dropna()":
+                yield (*program.span(node), f"{table} = {table}.dropna(subset=[{program.source(target.slice)}])")
+
+
 def chained_assignment(program: ParsedProgram) -> Iterator[Edit]:
     """Yield edits that replace ``t[rows]['a'] = x`` and ``t['a'][rows] = x`` by an assignment with ``t.loc``."""
     targets = [target for node in program.nodes if isinstance(node, ast.Assign) for target in node.targets]

@@ -14,7 +14,9 @@ from agent_kernel.core.programs.program_edits import Edit, ParsedProgram
 MISTAKES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     # Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` changes nothing.
     program_mistakes.in_place,
-    # For the same reason ``t[t['a'] > 1]['b'] = 2`` changes nothing.
+    # ``t['a'] = t['a'].dropna()`` changes nothing, because the values are assigned by the labels of their rows.
+    program_mistakes.dropped_gaps,
+    # As a column is a copy, ``t[t['a'] > 1]['b'] = 2`` changes nothing.
     program_mistakes.chained_assignment,
     # No value of a column equals ``None`` or ``np.nan``, not even a missing one.
     program_mistakes.missing_values,
