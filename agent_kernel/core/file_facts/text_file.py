@@ -31,6 +31,7 @@ from agent_kernel.core.file_facts.quoted_text import one_line, shorten
 from agent_kernel.core.file_facts.row_amounts import describe_amount
 from agent_kernel.core.file_facts.table_keys import KeyColumns, key_columns, table_name
 from agent_kernel.core.file_facts.text_columns import describe_conversion, pandas_names
+from agent_kernel.core.file_facts.wide_table import describe_wide_table
 
 HEAD_BYTES = 64 * 1024
 WHOLE_BYTES = 1024 * 1024
@@ -180,7 +181,8 @@ def _table_facts(name: str, head: FileHead, prompt: str) -> FileFacts:
     conversions = conversions_of(
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
-    conversions += amounts_of(name, [label for label, kind in zip(columns, kinds, strict=True) if kind in NUMBERS])
+    numbers = [label for label, kind in zip(columns, kinds, strict=True) if kind in NUMBERS]
+    conversions += [*amounts_of(name, numbers), *periods_of(name, columns, numbers)]
     # A small model sorts by dates also where the question asks for another order, if it is told of them.
     may_sort = head.whole and COMPARES_NEIGHBOURS.search(prompt)
     days = {label: column for label, column, kind in zip(columns, complete, kinds, strict=True) if kind == "date"}
@@ -331,6 +333,13 @@ def amounts_of(name: str, numbers: Sequence[Any]) -> list[str]:
     the columns with numbers. The line calls the table as ``conversions_of`` does."""
     table = table_name(name)
     return list(filter(None, [describe_amount(table, numbers) if table else ""]))
+
+
+def periods_of(name: str, labels: Sequence[str], numbers: Sequence[str]) -> list[str]:
+    """Return the line that says which columns of a file are periods, if there is one. ``numbers`` are the labels of the
+    columns with numbers."""
+    table = table_name(name)
+    return list(filter(None, [describe_wide_table(table, labels, numbers) if table else ""]))
 
 
 def reads_by(expression: str) -> str:

@@ -24,6 +24,7 @@ from agent_kernel.core.file_facts.text_file import (
     FileFacts,
     amounts_of,
     conversions_of,
+    periods_of,
 )
 
 MAX_SHEETS = 60
@@ -140,6 +141,7 @@ def _facts(name: str, reads: str, table: SheetTable, listed: str, *, called: str
     texts = [column if kind == "str" else [] for column, kind in zip(columns, kinds, strict=True)]
     numbers = [label for label, kind in zip(table.labels, kinds, strict=True) if kind in NUMBERS]
     conversions = conversions_of(name, table.labels, texts) + amounts_of(name, numbers)
+    conversions += periods_of(name, table.labels, numbers)
     keys = key_columns(called or name, table.labels, cells, kinds) if table.whole else []
     return FileFacts("table", contents, first_lines, values, conversions, keys)
 

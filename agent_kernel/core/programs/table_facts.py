@@ -3,6 +3,7 @@ The functions have no side effects."""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 
@@ -12,6 +13,12 @@ COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
 """Matches the columns and their types in the description of a table or a file."""
 VALUES = re.compile(r"^[ \t]*(?P<label>\S.*?) values: (?P<values>\S.*)$", re.MULTILINE)
 """Matches the distinct values of a column in the description of a table or a file."""
+WIDE_TABLE = re.compile(
+    r"^(?P<table>\w+) has one column for each (?P<period>\w+): (?P<labels>\[.*\])\."
+    r" Its other columns are (?P<others>\[.*\])\.$",
+    re.MULTILINE,
+)
+"""Matches the fact that the columns of a table are periods."""
 MIN_VALUE = 4
 """A value with fewer characters is often an ordinary word of a question."""
 
@@ -41,6 +48,30 @@ def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
         if word not in ("", value) and name.isidentifier() and not value.endswith("..."):
             lines[name] = f"{name} = {table}[{table}[{label!r}] == {value!r}]\n"
     return "".join(lines.values())
+
+
+def long_table(question: str, table: str, facts: Sequence[str]) -> str:
+    """Return the lines that make a table with one row for each period of ``table``, whose columns are the periods
+    according to the texts ``facts``. Return an empty string if they are not, or if the question names one of these
+    columns."""
+    found = [match for text in facts for match in WIDE_TABLE.finditer(text)]
+    for match in (match for match in found if match["table"] == table or len(found) == 1):
+        try:
+            labels, others = ast.literal_eval(match["labels"]), ast.literal_eval(match["others"])
+        except (ValueError, SyntaxError):
+            return ""
+        # The word "may" is rarely the month.
+        if any(re.search(rf"(?<!\w){re.escape(one)}(?!\w)", question, 0 if one == "May" else re.I) for one in labels):
+            return ""
+        period, name = match["period"], f"{table}_long"
+        value = next(one for one in ("value", "amount", "measured") if one not in others)
+        line = f"{name} = {table}.melt({others!r}, {labels!r}, var_name={period!r}, value_name={value!r})"
+        if period == "year":
+            return f"{line}.astype({{'year': int}})\n"
+        # The names of months would be sorted by the alphabet.
+        column = f"{name}[{period!r}]"
+        return f"{line}\n{column} = pd.Categorical({column}, {column}.unique(), ordered=True)\n"
+    return ""
 
 
 def word_for(text: str, value: str) -> str:

@@ -18,7 +18,7 @@ from agent_kernel.core.programs.answer_form import slots_of, unusable_value
 from agent_kernel.core.programs.method_examples import method_examples
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.core.programs.syntax_tree import parse
-from agent_kernel.core.programs.table_facts import select_named_values
+from agent_kernel.core.programs.table_facts import long_table, select_named_values
 from agent_kernel.engines.local.backend import ChatMessage
 from agent_kernel.engines.local.tool_calling.code_fence_fallback_answer import (
     asks_for_form,
@@ -129,13 +129,15 @@ class Exchange:
 
     @property
     def reading(self) -> str:
-        """The first lines of the code for this question: they read the files that it names, and select the rows of
-        the only file that its words mean. An empty string if it names no file."""
+        """The first lines of the code for this question: they read the files that it names. If it names one file, they
+        also make a long table of its periods, or select the rows that the words of the question mean. An empty string
+        if it names no file."""
         reading = reading_lines(self.question, self.hidden, self.variables)
         if reading.count("\n") != 1:
             return reading
         table, facts = reading.partition(" = ")[0], facts_of_read_file(reading, self.hidden)
-        return reading + select_named_values(self.question, table, facts)
+        long = long_table(self.question, table, self.hidden)
+        return reading + (long or select_named_values(self.question, table, facts))
 
     @property
     def has_its_tables(self) -> bool:
