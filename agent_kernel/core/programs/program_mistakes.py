@@ -51,6 +51,12 @@ SMALLER_UNITS = tuple(
 ones in the unit."""
 CONVERTS_UNITS = re.compile(r"\b(?:60|3600|1000|1_000|1e3|0\.001)\b")
 """Finds a number with which a program converts units."""
+SCALES = (
+    (re.compile(r"(?:[_ (]m|[_ (]mio|[_ (]mn|millions?)\)?$", re.IGNORECASE), ("1000000", "1e6", "10**6", "10 ** 6")),
+    (re.compile(r"(?:[_ (]k|thousands?|[_ (]tsd)\)?$", re.IGNORECASE), ("1000", "1e3", "10**3", "10 ** 3")),
+)
+"""Patterns for the labels of columns with values in millions and in thousands, with these numbers as code writes
+them."""
 COUNTS = frozenset({"sum", "mean", "any", "all"})
 
 
@@ -241,6 +247,19 @@ def amounts_in_smaller_units(program: ParsedProgram) -> Iterator[Edit]:
             for per_unit, smaller, factor in SMALLER_UNITS:
                 if per_unit.search(_label(value)) and smaller.search(_label(amount)):
                     yield (*program.span(amount), f"({program.source(amount)} / {factor})")
+
+
+def scaled_twice(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that remove the division of a column by a million or a thousand if its label says that its values
+    are already in millions or thousands."""
+    for node in program.expressions:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
+            continue
+        divisor = program.source(node.right).replace("_", "")
+        labels = [_label(one) for one in ast.walk(node.left) if isinstance(one, ast.expr) and is_column(one)]
+        scale = next((scale for scale, numbers in SCALES if divisor in numbers), None)
+        if scale and len(labels) == 1 and scale.search(labels[0]):
+            yield (*program.span(node), program.source(node.left))
 
 
 def _label(node: ast.expr) -> str:

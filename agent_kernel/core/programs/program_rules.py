@@ -42,6 +42,8 @@ MISTAKES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     program_mistakes.values_per_hour,
     # ``t['grams'] * t['eur_per_kg']`` is a thousand times too large.
     program_mistakes.amounts_in_smaller_units,
+    # ``t['revenue_m'] / 1000000`` is a million times too small.
+    program_mistakes.scaled_twice,
     # Tests of SciPy return nan for means: ``ttest_ind(a.mean(), b.mean())``.
     statistics_mistakes.samples_of_means,
     # Tests of SciPy return nan for a column with a missing value.
@@ -63,6 +65,8 @@ MISTAKES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     statistics_mistakes.negated_alternatives,
     # Duplicate rows or missing values that are counted after they were removed or filled in give 0.
     statistics_mistakes.counted_before,
+    # ``mean_before`` of a column whose gaps are already filled equals ``mean_after``.
+    statistics_mistakes.computed_before,
     # ``model.coef_[0]`` is the coefficient of the first column, even if the variable is named after another column.
     statistics_mistakes.coefficients,
     # The score of a regression is R squared, and its square root is not the RMSE.
@@ -87,6 +91,8 @@ QUESTION_MISTAKES: tuple[Callable[[ParsedProgram, str], Iterator[Edit]], ...] = 
     question_mistakes.zeros_for_missing,
     # A row without a value in a column that has nothing to do with the question counts for the question.
     question_mistakes.unrelated_gaps,
+    # For the same reason ``t.dropna()`` removes too many rows.
+    question_mistakes.complete_table,
     # The row before the first one of a group belongs to another group.
     question_mistakes.neighbours_of_a_group,
     # A small model converts durations wrongly: 3 hours are not 18000 seconds.

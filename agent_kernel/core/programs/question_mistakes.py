@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from agent_kernel.core.programs.program_edits import (
     Edit,
     ParsedProgram,
     date_columns,
     is_column,
+    is_label,
     letters_of,
 )
 from agent_kernel.core.programs.syntax_tree import names_set, parse_or_empty
@@ -182,6 +183,42 @@ def unrelated_gaps(program: ParsedProgram, question: str) -> Iterator[Edit]:
             ]
             if used and len(used) < len(labels):
                 yield (*program.span(subset), f"[{', '.join(map(program.source, used))}]")
+
+
+def complete_table(program: ParsedProgram, question: str) -> Iterator[Edit]:
+    """Yield edits after which ``t.dropna()`` removes only the rows without a value in a column that the program uses,
+    if the question says nothing about missing values."""
+    asked = question[:MAX_QUESTION]
+    if ABOUT_MISSING.search(asked) or COMPLETE_ROWS.search(asked):
+        return
+    for call in program.nodes:
+        function = call.func if isinstance(call, ast.Call) else None
+        table = function.value if isinstance(function, ast.Attribute) and function.attr == "dropna" else None
+        if not isinstance(call, ast.Call) or call.args or not isinstance(table, ast.Name):
+            continue
+        copies = {target.id for target, value in program.assignments if value is call and isinstance(target, ast.Name)}
+        labels = _labels_used(program, {table.id} | copies)
+        if labels and all(one.arg == "inplace" for one in call.keywords):
+            subset = f"subset=[{', '.join(labels)}]"
+            yield (*program.span(call), f"{table.id}.dropna({', '.join([subset, *program.arguments(call)])})")
+
+
+def _labels_used(program: ParsedProgram, tables: Collection[str]) -> list[str]:
+    """Return the source of each label of a column of ``tables`` that the program uses but does not set: ``t['a']``,
+    ``t[['a', 'b']]`` and ``t.groupby('a')['b']``."""
+    labels, stored = [], set()
+    for node in program.expressions:
+        if not isinstance(node, ast.Subscript):
+            continue
+        table = node.value
+        if isinstance(table, ast.Call) and isinstance(table.func, ast.Attribute) and table.func.attr == "groupby":
+            table = table.func.value
+        parts = node.slice.elts if isinstance(node.slice, ast.List) else [node.slice]
+        if isinstance(table, ast.Name) and table.id in tables and all(map(is_label, parts)):
+            found = [program.source(one) for one in parts]
+            labels += found
+            stored |= set(found) if isinstance(node.ctx, ast.Store) else set()
+    return [label for label in dict.fromkeys(labels) if label not in stored]
 
 
 def neighbours_of_a_group(program: ParsedProgram, question: str) -> Iterator[Edit]:

@@ -44,6 +44,10 @@ OF_OUTLIERS = re.compile(
 """Matches the name of a variable for a value of the outliers, such as ``mean_age_outliers``."""
 ADDING = frozenset({"append", "extend", "add", "update"})
 """Methods that add elements to a list or a set."""
+BEFORE = re.compile(r"(?:\w+_)?before(?:_(?:mean|median|std|count|n|filling|imputation|removal|removing|cleaning))?")
+"""Matches the name of a value that is computed before values are filled or removed."""
+REMOVES = "dropna|drop_duplicates|fillna"
+"""Methods of a table that remove rows or fill values."""
 COUNT = re.compile(
     r"(?P<name>\w+) ?= ?(?:(?P<column>\w+\[(?:'[^'\n]*'|\"[^\"\n]*\")\])\.(?:isna|isnull)\(\)\.sum\(\)"
     r"|(\w+)\.duplicated\(\)\.sum\(\)"
@@ -235,6 +239,32 @@ def counted_before(program: ParsedProgram) -> Iterator[Edit]:
             first = program.span(earlier[0])[0]
             yield (start, min(end + 1, len(program.code)), "")
             yield (first, first, f"{code}\n")
+
+
+def computed_before(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that move a statement such as ``mean_before = t['a'].mean()`` before the first statement that fills
+    or removes values of this column or rows of this table."""
+    body = program.statements
+    for at, node in enumerate(body):
+        target = node.targets[0] if isinstance(node, ast.Assign) else None
+        if not isinstance(node, ast.Assign) or not isinstance(target, ast.Name) or not BEFORE.fullmatch(target.id):
+            continue
+        inside = list(ast.walk(node.value))
+        columns = {program.source(one) for one in inside if is_column(one)}
+        names = {one.id for one in inside if isinstance(one, ast.Name)} - {"np", "pd", "round", "float", "int", "len"}
+        if len(columns) != 1 or len(names) != 1:
+            continue
+        column, table = (re.escape(next(iter(one))) for one in (columns, names))
+        change = (
+            rf"{column} ?= ?{column}\.(?:{FILLS})\(.*|{table} ?= ?{table}\.(?:{REMOVES})\(.*"
+            rf"|{table}\.(?:{REMOVES})\(.*\binplace ?= ?True\)"
+        )
+        earlier = [one for one in body[:at] if re.fullmatch(change, program.source(one), re.DOTALL)]
+        if earlier:
+            start, end = program.span(node)
+            first = program.span(earlier[0])[0]
+            yield (start, min(end + 1, len(program.code)), "")
+            yield (first, first, f"{program.source(node)}\n")
 
 
 def coefficients(program: ParsedProgram) -> Iterator[Edit]:

@@ -144,6 +144,19 @@ def test_a_duration_is_compared_in_the_unit_of_the_column(condition: str, questi
     assert follow_question(code, question) == expected
 
 
+def test_rows_with_a_gap_in_an_unused_column_count() -> None:
+    after = "t['sum'] = t['a'] + t['b']\nprint(t.groupby('kind')['c'].mean(), t['sum'].max(), other['d'])"
+    for code, meant in (
+        ("t.dropna(inplace=True)\n", "t.dropna(subset=['a', 'b', 'c'], inplace=True)\n"),
+        ("t = t.dropna()\n", "t = t.dropna(subset=['a', 'b', 'c'])\n"),
+        ("u = v.dropna()\n", "u = v.dropna()\n"),
+        ("t = t.dropna(axis=1)\n", "t = t.dropna(axis=1)\n"),
+    ):
+        assert follow_question(code + after, "Mean of c?") == meant + after
+        assert follow_question(code + after, "Mean of c without missing values?") == code + after
+        assert follow_question(code + after, "Mean of c in complete rows?") == code + after
+
+
 def test_complete_rows_of_some_columns_are_not_complete_rows_of_all() -> None:
     question = "Drop the rows with a missing value in any of these two columns, a and b. Mean of a by b?"
     code = "t = t.dropna(subset=['a', 'b', 'Lot'])\nprint(t.groupby('b')['a'].mean())"

@@ -146,6 +146,14 @@ def test_a_value_of_the_outliers_is_not_that_of_the_other_rows(code: str, meant:
             "t['v'] = t['v'].fillna(0)\nbefore = t['v'].isna().sum()\nafter = t['v'].isna().sum()\n",
             "before = t['v'].isna().sum()\nt['v'] = t['v'].fillna(0)\nafter = t['v'].isna().sum()\n",
         ),
+        (
+            "t['v'] = t['v'].fillna(0)\nmean_before = round(t['v'].mean(), 2)\nmean_after = t['v'].mean()\n",
+            "mean_before = round(t['v'].mean(), 2)\nt['v'] = t['v'].fillna(0)\nmean_after = t['v'].mean()\n",
+        ),
+        (
+            "t = t.dropna(subset=['v'])\nstd_before = t['v'].std()\n",
+            "std_before = t['v'].std()\nt = t.dropna(subset=['v'])\n",
+        ),
     ],
 )
 def test_what_is_removed_is_counted_before(code: str, meant: str) -> None:
@@ -160,6 +168,9 @@ def test_what_is_removed_is_counted_before(code: str, meant: str) -> None:
         "u = t.drop_duplicates()\nduplicate_rows = t.duplicated().sum()\n",
         "n_removed = len(t) - len(t.drop_duplicates())\nt = t.drop_duplicates()\n",
         "t['v'] = t['v'].fillna(0)\nmissing = t['v'].isna().sum()\n",
+        "t = t.dropna()\nx = 2\nmean_before = t['v'].mean() * x\n",
+        "t['w'] = t['w'].fillna(0)\nmean_before = t['v'].mean()\n",
+        "t = t[t['w'] > 1]\nmean_before = t['v'].mean()\n",
         "t = t.drop_duplicates()\nduplicates_left = t.duplicated().sum()\n",
     ],
 )
