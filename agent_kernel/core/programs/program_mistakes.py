@@ -262,6 +262,24 @@ def scaled_twice(program: ParsedProgram) -> Iterator[Edit]:
             yield (*program.span(node), program.source(node.left))
 
 
+def plot_of_groups(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that replace ``t.plot(x='a', y='b', hue='c')`` by a plot of a pivot table with a column for each
+    value of ``c``. Plots of pandas have no ``hue``."""
+    for call in program.expressions:
+        function = call.func if isinstance(call, ast.Call) else None
+        if not isinstance(call, ast.Call) or not isinstance(function, ast.Attribute) or call.args:
+            continue
+        options = {one.arg: one.value for one in call.keywords}
+        labels = [program.source(options[name]) for name in ("x", "hue", "y") if name in options]
+        is_plot = program.source(function).endswith((".plot", ".plot.line", ".plot.bar")) and len(labels) == 3
+        table = program.source(function).partition(".plot")[0]
+        if is_plot and table.isidentifier() and all(is_label(options[name]) for name in ("x", "hue", "y")):
+            pivot = f"{table}.pivot_table(index={labels[0]}, columns={labels[1]}, values={labels[2]}, aggfunc='sum')"
+            method = program.source(function).removeprefix(table)
+            others = ", ".join(program.arguments(call, without=("x", "y", "hue")))
+            yield (*program.span(call), f"{pivot}{method}({others})")
+
+
 def _label(node: ast.expr) -> str:
     """Return the label of the column that the expression selects; an empty string for any other expression."""
     return str(ast.literal_eval(node.slice)) if is_column(node) else ""

@@ -38,6 +38,8 @@ MISTAKES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     program_mistakes.parts_of_dates,
     # ``[t[t['a'] == one]['b'] for one in t['a']]`` has each group as often as the group has rows.
     program_mistakes.each_group_once,
+    # ``t.plot(x='a', y='b', hue='c')`` raises an error: only seaborn's functions have ``hue``.
+    program_mistakes.plot_of_groups,
     # ``speed_kmh = t['km'] / t['duration_min']`` is a speed in kilometres per minute.
     program_mistakes.values_per_hour,
     # ``t['grams'] * t['eur_per_kg']`` is a thousand times too large.

@@ -19,6 +19,7 @@ WIDE_TABLE = re.compile(
     re.MULTILINE,
 )
 """Matches the fact that the columns of a table are periods."""
+FORM_OF_TABLE = re.compile(r"\b(?:long|melt\w*|reshape\w*|unpivot\w*|tidy|wide|pivot\w*|transpos\w*)\b", re.IGNORECASE)
 MIN_VALUE = 4
 """A value with fewer characters is often an ordinary word of a question."""
 
@@ -53,7 +54,9 @@ def select_named_values(question: str, table: str, facts: Sequence[str]) -> str:
 def long_table(question: str, table: str, facts: Sequence[str]) -> str:
     """Return the lines that make a table with one row for each period of ``table``, whose columns are the periods
     according to the texts ``facts``. Return an empty string if they are not, or if the question names one of these
-    columns."""
+    columns or asks for a form of the table."""
+    if FORM_OF_TABLE.search(question):
+        return ""
     found = [match for text in facts for match in WIDE_TABLE.finditer(text)]
     for match in (match for match in found if match["table"] == table or len(found) == 1):
         try:

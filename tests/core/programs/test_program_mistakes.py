@@ -163,6 +163,11 @@ def test_a_loop_over_groups_selects_each_group_once(code: str, meant: str) -> No
         ("t['speed_kmh'] = t['km'] / t['duration_min']", "t['speed_kmh'] = t['km'] / (t['duration_min'] / 60)"),
         ("mph = t['miles'] / t['seconds']", "mph = t['miles'] / (t['seconds'] / 3600)"),
         ("t['speed_kmh'] = t['km'] / t['hours']", "t['speed_kmh'] = t['km'] / t['hours']"),
+        (
+            "t.plot(x='kind', y='v', hue='w', kind='line')",
+            "t.pivot_table(index='kind', columns='w', values='v', aggfunc='sum').plot(kind='line')",
+        ),
+        ("sns.lineplot(data=t, x='kind', y='v', hue='w')", "sns.lineplot(data=t, x='kind', y='v', hue='w')"),
         ("x = t['revenue_m'].sum() / 1_000_000", "x = t['revenue_m'].sum()"),
         ("x = t[t['a'] > 1]['Staff (thousands)'] / 1000", "x = t[t['a'] > 1]['Staff (thousands)'] / 1000"),
         ("x = t['Staff (thousands)'].mean() / 1000", "x = t['Staff (thousands)'].mean()"),

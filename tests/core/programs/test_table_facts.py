@@ -45,11 +45,19 @@ def test_a_table_with_one_column_for_each_period_gets_one_row_for_each() -> None
     [
         ("How much in feb?", "sales", [WIDE]),
         ("How much in May?", "sales", [WIDE]),
+        ("Make it a long table.", "sales", [WIDE]),
         ("Which month?", "costs", [WIDE, WIDE.replace("sales", "other")]),
         ("Which month?", "sales", ["    " + WIDE]),
         ("Which month?", "sales", [WIDE.replace("'Feb'", "__import__('os')")]),
     ],
-    ids=["a month in lower case", "May", "another table", "a line of a file", "no list of texts"],
+    ids=[
+        "a month in lower case",
+        "May",
+        "a form of the table",
+        "another table",
+        "a line of a file",
+        "no list of texts",
+    ],
 )
 def test_no_long_table_is_made(question: str, table: str, facts: list[str]) -> None:
     assert long_table(question, table, facts) == ""
