@@ -32,7 +32,7 @@ from jupyter_ext.api.dialects.request_extensions import (
     WantedFile,
     require_file_tools,
 )
-from jupyter_ext.api.responses.input_items import AnyItem, Item, MessageItem
+from jupyter_ext.api.responses.input_items import AnyItem, MessageItem
 from jupyter_ext.api.responses.output_items import LOGPROBS
 from jupyter_ext.api.responses.tools import Offered, Tool, offer_tools
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
@@ -122,7 +122,7 @@ def _check_text(text: str, field: str) -> str:
 
 Input = Annotated[
     Annotated[str, Field(min_length=1), AfterValidator(partial(_check_text, field="input")), Tag("text")]
-    | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
+    | Annotated[list[AnyItem], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
     Discriminator(lambda value: "items" if isinstance(value, list) else "text"),
 ]
 
