@@ -134,6 +134,7 @@ class ResponsesBody(Decoding, AgentFields):
     about prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) have no effect.
     """
 
+    extensions = frozenset({"session_id", "files"})
     model: Annotated[str, Field(max_length=2_000)] = ""
     input: Input
     instructions: Annotated[str, AfterValidator(partial(_check_text, field="instructions"))] | None = None
@@ -196,11 +197,6 @@ class ResponsesBody(Decoding, AgentFields):
     @property
     def is_stored(self) -> bool:
         return self.store is not False
-
-    @property
-    def is_extended(self) -> bool:
-        """Whether the request has a field that OpenAI's API does not have and that concerns the server's tools."""
-        return not self.model_fields_set.isdisjoint(EXTENSIONS)
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -312,10 +308,6 @@ class ResponsesBody(Decoding, AgentFields):
         return check_tool_choice(
             parse_tool_choice(_flat(self.tool_choice) or "auto"), names, self._offered.groups, more=more
         )
-
-
-EXTENSIONS = frozenset({*AgentFields.model_fields, "session_id", "files"})
-"""The fields of ResponsesBody that concern the server's tools and that OpenAI's API does not have."""
 
 
 def _flat(choice: Any) -> Any:
