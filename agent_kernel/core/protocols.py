@@ -329,8 +329,7 @@ class CallReviser(Protocol):
 
     def revise(self, call: ToolCall) -> ToolCall:
         """Return the call with its other arguments computed again from the argument that the user changed before
-        approving it. Raises AgentKernelError if the call cannot run.
-        """
+        approving it. Raises AgentKernelError if the call cannot run."""
 
 
 Encoding: TypeAlias = Literal["json", "npy", "arrow", "pickle"]
