@@ -164,7 +164,7 @@ def session_path(session: Json, *more: str) -> str:
     return route("sessions", str(session["id"]), *more)
 
 
-class Commands:
+class CommandGroup:
     """Base class of the classes that implement ``%agent`` commands, with one method for each command."""
 
     def __init__(self, context: CommandContext) -> None:

@@ -11,7 +11,7 @@ from agent_kernel.core.errors import Conflict
 from agent_kernel.notebook.display.render import moment, turn_count
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
-from agent_kernel.notebook.magic.command_context import Commands, Json, session_path
+from agent_kernel.notebook.magic.command_context import CommandGroup, Json, session_path
 from agent_kernel.notebook.server_client import route
 
 HELP = {
@@ -33,7 +33,7 @@ HELP = {
 TRIES = 3
 
 
-class ConversationCommands(Commands):
+class ConversationCommands(CommandGroup):
     """Implements the commands that HELP lists, with one method for each."""
 
     # ------------------------------------------------------------------------------------------- branches

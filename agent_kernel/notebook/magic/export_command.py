@@ -14,7 +14,7 @@ from agent_kernel.core.wire.export_format import format_of_file
 from agent_kernel.notebook.display.render import table_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
-from agent_kernel.notebook.magic.command_context import Commands, session_path
+from agent_kernel.notebook.magic.command_context import CommandGroup, session_path
 from agent_kernel.notebook.magic.written_file import write_file
 
 HELP = {
@@ -24,7 +24,7 @@ HELP = {
 TIMEOUT_S = 300.0
 
 
-class ExportCommands(Commands):
+class ExportCommands(CommandGroup):
     """Implements the commands that HELP lists, with one method for each."""
 
     def export(self, line: str) -> None:

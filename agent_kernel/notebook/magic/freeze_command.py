@@ -12,7 +12,7 @@ from typing import Any
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.python_syntax import to_plain_python
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
-from agent_kernel.notebook.magic.command_context import Commands, session_path
+from agent_kernel.notebook.magic.command_context import CommandGroup, session_path
 from agent_kernel.notebook.magic.embedded_server import front_end_notebook
 from agent_kernel.notebook.magic.notebook_freezer import FrozenNotebook, FrozenTurn, freeze_notebook
 from agent_kernel.notebook.magic.written_file import write_file
@@ -35,7 +35,7 @@ OTHER = " It is not the notebook of this kernel: only cells that ran in this con
 PYTHON = ("python", "run_cell")
 
 
-class FreezeCommand(Commands):
+class FreezeCommand(CommandGroup):
     """Freezes the notebook of this kernel, or a notebook whose path the user gives."""
 
     def freeze(self, line: str) -> None:

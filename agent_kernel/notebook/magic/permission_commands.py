@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.notebook.display.render import json_bundle, table_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
-from agent_kernel.notebook.magic.command_context import Commands, session_path
+from agent_kernel.notebook.magic.command_context import CommandGroup, session_path
 from agent_kernel.notebook.server_client import route
 from agent_kernel.notebook.turn.session_permissions import KINDS
 
@@ -21,7 +21,7 @@ HELP = {
 WORDS = {"auto": "runs", "ask": "asks", "deny": "does not run"}
 
 
-class PermissionCommands(Commands):
+class PermissionCommands(CommandGroup):
     """Implements the commands that HELP lists, with one method for each."""
 
     def allow(self, line: str) -> None:
