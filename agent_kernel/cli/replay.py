@@ -44,7 +44,8 @@ def replay(args: argparse.Namespace) -> int:
         raise InvalidRequest(f"{path.name} contains no answered turn.")
     verdicts = asyncio.run(_verdicts(args, document, turns, only, path))
     if args.json:
-        body = {"file": str(path), "model": _model_name(args), "tools": "live" if args.live else "recorded"}
+        model = (args.against or "configured") if _model(args) else "recorded"
+        body = {"file": str(path), "model": model, "tools": "live" if args.live else "recorded"}
         print(json.dumps({**body, "turns": [verdict.to_json() for verdict in verdicts]}, indent=2, ensure_ascii=False))
     else:
         rows = [
@@ -112,10 +113,6 @@ def _turn(turns: list[RecordedTurn], reference: str) -> str:
         if reference in (turn.turn.id, str(turn.number)):
             return turn.turn.id
     raise InvalidRequest(f"There is no turn {reference[:80]!r}; there are 1 to {len(turns)}.")
-
-
-def _model_name(args: argparse.Namespace) -> str:
-    return (args.against or "configured") if _model(args) else "recorded"
 
 
 REPLAY_ARGUMENTS = (

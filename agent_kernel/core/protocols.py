@@ -19,6 +19,7 @@ from agent_kernel.core.messages import Media, Message, Status, ToolCall, Usage
 from agent_kernel.core.session import SessionKey
 
 Where: TypeAlias = Literal["live", "draft", "sandbox", "server", "client", "caller"]
+Encoding: TypeAlias = Literal["json", "npy", "arrow", "pickle"]
 ToolOrigin: TypeAlias = Literal["built_in", "user", "mcp", "external"]
 RESULT_CHARS = 6_000
 """Default maximum length of a tool result in the model's context, in characters."""
@@ -329,11 +330,7 @@ class CallReviser(Protocol):
 
     def revise(self, call: ToolCall) -> ToolCall:
         """Return the call with its other arguments computed again from the argument that the user changed before
-        approving it. Raises AgentKernelError if the call cannot run.
-        """
-
-
-Encoding: TypeAlias = Literal["json", "npy", "arrow", "pickle"]
+        approving it. Raises AgentKernelError if the call cannot run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -171,10 +171,8 @@ class Agent:
                 await self._observers.notify_conflict(self.key.id, error)
             return await await_uncancelled(self._finish(turn, "failed", client_text(error), _to_agent_error(error)))
         result = await await_uncancelled(self._finish(turn, "committed", ""))
-        first = opened.turn.ordinal == 1
-        self._post_turn_tasks.note_end(
-            AnsweredTurn(self.key, first, request.last_user_text, turn.text, turn.share), self._engine
-        )
+        answered = AnsweredTurn(self.key, opened.turn.ordinal == 1, request.last_user_text, turn.text, turn.share)
+        self._post_turn_tasks.note_end(answered, self._engine)
         return result
 
     async def _open(self, request: TurnRequest, turn_id: str) -> OpenTurn:
@@ -304,8 +302,7 @@ class Agent:
         effort, info = turn.request.effort or self._effort, self._engine.info()
         failed = bool(turn.messages) and turn.messages[-1].role == "tool" and turn.messages[-1].status == "error"
         demanded = turn.rounds == 0 and (turn.request.tool_choice == PYTHON or bool(slots_of(turn.request.prompt)))
-        samples_several = effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches)
-        if samples_several:
+        if effort == "thorough" or (effort == "auto" and (failed or demanded) and info.batches):
             try_programs = await toolbox.program_trials(place, turn.emit)
             if try_programs is not None:
                 return VotingEngine(self._engine, try_programs, turn.note_vote, ROUNDS[effort], demanded)

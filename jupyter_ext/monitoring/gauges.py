@@ -76,9 +76,8 @@ class Gauges(Collector):
         yield from self._engines()
         if isinstance(sandbox := self.runtime.sandbox, LinuxSandbox):
             yield _gauge("sandbox_processes", "Sessions that have a Python process in the sandbox.", sandbox.processes)
-        yield _labelled_gauge(
-            "sandbox_layer", "1 if this layer of the sandbox is active.", "layer", self._active_layers()
-        )
+        active = {name: float(bool(layer.get("active"))) for name, layer in self._layers.items()}
+        yield _labelled_gauge("sandbox_layer", "1 if this layer of the sandbox is active.", "layer", active)
 
     def _turns(self) -> Iterator[GaugeMetricFamily]:
         running = self.turns.running
@@ -122,9 +121,6 @@ class Gauges(Collector):
                 memory.add_metric((name or OWN,), resident_bytes(local.worker_pid))
         yield state
         yield memory
-
-    def _active_layers(self) -> Mapping[str, float]:
-        return {name: float(bool(layer.get("active"))) for name, layer in self._layers.items()}
 
 
 def _gauge(name: str, description: str, value: float) -> GaugeMetricFamily:

@@ -89,12 +89,16 @@ def _sizes():
 content."""
 
 
-class LiveKernel:
-    """Runs the tool calls of a turn in one kernel."""
+class _KernelSide:
+    """Base class of the parts that act on one kernel through its jobs."""
 
     def __init__(self, jobs: KernelJobs, kernel: str) -> None:
         self._jobs = jobs
         self._kernel = kernel
+
+
+class LiveKernel(_KernelSide):
+    """Runs the tool calls of a turn in one kernel."""
 
     async def offer(self, context: ToolContext) -> ToolOutput:
         name, arguments = context.call.name, context.call.arguments
@@ -124,12 +128,8 @@ class LiveKernel:
             return None
 
 
-class DraftKernel:
+class DraftKernel(_KernelSide):
     """Runs the code of a turn in a draft of one kernel, through the magic of that kernel."""
-
-    def __init__(self, jobs: KernelJobs, kernel: str) -> None:
-        self._jobs = jobs
-        self._kernel = kernel
 
     async def offer(self, context: ToolContext) -> ToolOutput:
         arguments = context.call.arguments
@@ -147,12 +147,8 @@ class DraftKernel:
         return result.text if result.status == "success" else ""
 
 
-class StartedJobs:
+class StartedJobs(_KernelSide):
     """The jobs, which are runs of code, that the agent started in one kernel."""
-
-    def __init__(self, jobs: KernelJobs, kernel: str) -> None:
-        self._jobs = jobs
-        self._kernel = kernel
 
     async def offer(self, context: ToolContext) -> ToolOutput:
         return await self._jobs.inspect(self._kernel, context)

@@ -214,17 +214,15 @@ def _cover(directory: str, hidden: Sequence[str], needed: Sequence[str]) -> bool
 def _limit() -> None:
     """Set the resource limits. The memory limit is MEMORY_MB more than the fork already uses."""
     used = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * mmap.PAGESIZE
-    limits = {
-        resource.RLIMIT_AS: used + (MEMORY_MB << 20),
-        resource.RLIMIT_FSIZE: FILE_MB << 20,
-        resource.RLIMIT_NOFILE: max(FILES, 2 * max(map(int, os.listdir("/proc/self/fd")))),
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_NPROC: rlimits.tasks_of(os.getuid()) + PROCESSES,
-    }
-    for kind, value in limits.items():
-        hard = resource.getrlimit(kind)[1]
-        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (most, most))
+    rlimits.lower(
+        {
+            resource.RLIMIT_AS: used + (MEMORY_MB << 20),
+            resource.RLIMIT_FSIZE: FILE_MB << 20,
+            resource.RLIMIT_NOFILE: max(FILES, 2 * max(map(int, os.listdir("/proc/self/fd")))),
+            resource.RLIMIT_CORE: 0,
+            resource.RLIMIT_NPROC: rlimits.tasks_of(os.getuid()) + PROCESSES,
+        }
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- shared memory

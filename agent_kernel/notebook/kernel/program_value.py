@@ -71,7 +71,9 @@ def with_assignment(code: str, name: str) -> str:
             return code if bound == name else f"{code.rstrip()}\n{name} = {bound}"
         case ast.Expr(value=value):
             ValueTransformer().visit(tree)
-            stored = [node.value for node in ast.walk(tree) if isinstance(node, ast.NamedExpr) and _is_hidden(node)]
+            stored = [
+                node.value for node in ast.walk(tree) if isinstance(node, ast.NamedExpr) and node.target.id == HIDDEN
+            ]
             if not stored:
                 return ""
             if stored[0] is not value:
@@ -81,10 +83,6 @@ def with_assignment(code: str, name: str) -> str:
                 return ""
             return "\n".join([*lines[: last.lineno - 1], f"{name} = {ast.unparse(value)}", name])
     return ""
-
-
-def _is_hidden(node: ast.NamedExpr) -> bool:
-    return node.target.id == HIDDEN
 
 
 def _with_stored_value(expression: ast.expr) -> ast.expr:

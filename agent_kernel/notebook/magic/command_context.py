@@ -162,3 +162,11 @@ def session_path(session: Json, *more: str) -> str:
     """Return the server's path of a session. ``more`` are further segments of the path, which name a part of the
     session."""
     return route("sessions", str(session["id"]), *more)
+
+
+class CommandGroup:
+    """Base class of the classes that implement ``%agent`` commands, with one method for each command."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+        self._print_line = context.print_line

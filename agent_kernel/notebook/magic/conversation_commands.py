@@ -11,7 +11,7 @@ from agent_kernel.core.errors import Conflict
 from agent_kernel.notebook.display.render import moment, turn_count
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
-from agent_kernel.notebook.magic.command_context import CommandContext, Json, session_path
+from agent_kernel.notebook.magic.command_context import CommandGroup, Json, session_path
 from agent_kernel.notebook.server_client import route
 
 HELP = {
@@ -33,12 +33,8 @@ HELP = {
 TRIES = 3
 
 
-class ConversationCommands:
+class ConversationCommands(CommandGroup):
     """Implements the commands that HELP lists, with one method for each."""
-
-    def __init__(self, context: CommandContext) -> None:
-        self._context = context
-        self._print_line = context.print_line
 
     # ------------------------------------------------------------------------------------------- branches
 

@@ -14,7 +14,7 @@ from agent_kernel.core.wire.export_format import format_of_file
 from agent_kernel.notebook.display.render import table_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
-from agent_kernel.notebook.magic.command_context import CommandContext, session_path
+from agent_kernel.notebook.magic.command_context import CommandGroup, session_path
 from agent_kernel.notebook.magic.written_file import write_file
 
 HELP = {
@@ -24,12 +24,8 @@ HELP = {
 TIMEOUT_S = 300.0
 
 
-class ExportCommands:
+class ExportCommands(CommandGroup):
     """Implements the commands that HELP lists, with one method for each."""
-
-    def __init__(self, context: CommandContext) -> None:
-        self._context = context
-        self._print_line = context.print_line
 
     def export(self, line: str) -> None:
         """Write the conversation to a file. An existing file is replaced only with --yes."""

@@ -12,7 +12,7 @@ from typing import Any
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.kernel.python_syntax import to_plain_python
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
-from agent_kernel.notebook.magic.command_context import CommandContext, session_path
+from agent_kernel.notebook.magic.command_context import CommandGroup, session_path
 from agent_kernel.notebook.magic.embedded_server import front_end_notebook
 from agent_kernel.notebook.magic.notebook_freezer import FrozenNotebook, FrozenTurn, freeze_notebook
 from agent_kernel.notebook.magic.written_file import write_file
@@ -35,11 +35,8 @@ OTHER = " It is not the notebook of this kernel: only cells that ran in this con
 PYTHON = ("python", "run_cell")
 
 
-class FreezeCommand:
+class FreezeCommand(CommandGroup):
     """Freezes the notebook of this kernel, or a notebook whose path the user gives."""
-
-    def __init__(self, context: CommandContext) -> None:
-        self._context = context
 
     def freeze(self, line: str) -> None:
         """Freeze the notebook as it was last saved. An existing file is replaced only with --yes."""
@@ -63,7 +60,7 @@ class FreezeCommand:
         target = path if in_place else frozen_path
         data = text.encode("utf-8", "surrogatepass")
         write_file(target, data, notebook=path, replace=in_place or replace)
-        self._context.print_line(f"Wrote {target}: {_describe(frozen)}.{backup_note}{'' if is_ours else OTHER}")
+        self._print_line(f"Wrote {target}: {_describe(frozen)}.{backup_note}{'' if is_ours else OTHER}")
 
     def _file(self, path_text: str, binding: Mapping[str, Any]) -> Path:
         path = Path(path_text).expanduser() if path_text else self._find_own_notebook(binding)

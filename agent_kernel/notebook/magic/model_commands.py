@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_kernel.notebook.display.render import place, table_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
-from agent_kernel.notebook.magic.command_context import CommandContext
+from agent_kernel.notebook.magic.command_context import CommandGroup
 from agent_kernel.notebook.magic.missing_model_download import MB, ModelDownload
 from agent_kernel.notebook.server_client import route
 
@@ -17,12 +17,8 @@ HELP = {
 }
 
 
-class ModelCommands:
+class ModelCommands(CommandGroup):
     """Implements the commands that HELP lists, with one method for each."""
-
-    def __init__(self, context: CommandContext) -> None:
-        self._context = context
-        self._print_line = context.print_line
 
     def model(self, line: str) -> None:
         verb, _, name = line.partition(" ")

@@ -9,7 +9,7 @@ from typing import Any
 from agent_kernel.notebook.display.render import json_bundle, table_bundle
 from agent_kernel.notebook.kernel.one_line_errors import AgentError
 from agent_kernel.notebook.magic.command_arguments import CommandArguments
-from agent_kernel.notebook.magic.command_context import CommandContext, session_path
+from agent_kernel.notebook.magic.command_context import CommandGroup, session_path
 from agent_kernel.notebook.server_client import route
 from agent_kernel.notebook.turn.session_permissions import KINDS
 
@@ -21,13 +21,8 @@ HELP = {
 WORDS = {"auto": "runs", "ask": "asks", "deny": "does not run"}
 
 
-class PermissionCommands:
+class PermissionCommands(CommandGroup):
     """Implements the commands that HELP lists, with one method for each."""
-
-    def __init__(self, context: CommandContext) -> None:
-        self._context = context
-        self._consent = context.consent
-        self._print_line = context.print_line
 
     def allow(self, line: str) -> None:
         if line != "ask" and line not in KINDS:
@@ -38,7 +33,7 @@ class PermissionCommands:
             self._forget(session)
             return
         for kind in KINDS[line]:
-            self._consent.allow(session, kind)
+            self._context.consent.allow(session, kind)
         what = "Python of this session runs in this kernel" if line == "live" else f"Each {line} call runs"
         self._print_line(f"{what} without asking until the kernel restarts; %agent deny revokes it.")
 
@@ -50,14 +45,14 @@ class PermissionCommands:
             self._forget(session)
             return
         for kind in KINDS[line]:
-            self._consent.refuse(session, kind)
+            self._context.consent.refuse(session, kind)
         self._print_line(f"No {line} call runs in this session; %agent allow {line} revokes that.")
 
     def permissions(self, line: str) -> None:
         arguments, session = CommandArguments(line), self._context.find_session()
         path = session_path(session, "permissions") if session else "agent/permissions"
         answer = self._context.server.call("GET", path)
-        own_decisions = self._consent.rows(session["id"]) if session else []
+        own_decisions = self._context.consent.rows(session["id"]) if session else []
         if "--json" in arguments.flags:
             self._context.publish(json_bundle({**answer, "kernel": [list(row) for row in own_decisions]}))
             return
@@ -71,7 +66,7 @@ class PermissionCommands:
     def _forget(self, session: str) -> None:
         """Remove all permissions of the session: those given in this kernel, and those given in the browser, which the
         server stores."""
-        self._consent.withdraw(session)
+        self._context.consent.withdraw(session)
         self._context.server.call("DELETE", route("sessions", session, "permissions"))
         self._print_line("The permissions that you gave are removed. Calls that need your approval ask again.")
 

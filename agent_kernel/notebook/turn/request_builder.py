@@ -107,22 +107,23 @@ class RequestBuilder:
             "sampling": request.sampling,
             **form.fields,
         }
+        optional = {"session": session, "where": place, "given": copies.variables, "output": dict(form.output)}
+        optional |= self._chosen_fields(request)
+        body |= {name: value for name, value in optional.items() if value}
         rounds = form.rounds if request.rounds is None else request.rounds
-        optional = {
-            "session": session,
-            "where": place,
-            "given": copies.variables,
+        return body if rounds is None else {**body, "max_tool_rounds": rounds}
+
+    def _chosen_fields(self, request: CellOptions) -> dict[str, Any]:
+        """Return the fields for options of the cell. Fields without a value are not sent."""
+        return {
             "permission": request.permission,
             "model": request.model,
             "effort": request.effort,
             "media": read_images(request.images, self._shell.user_ns),
             "skills": list(request.skills),
-            "output": dict(form.output),
             "page": request.page,
             "ran": self._parts.executions.cells if request.page else [],
         }
-        body |= {name: value for name, value in optional.items() if value}
-        return body if rounds is None else {**body, "max_tool_rounds": rounds}
 
     def build_tool_fields(self) -> dict[str, Any]:
         """Return the fields of a turn's body that determine which tools it has."""

@@ -394,8 +394,7 @@ def _describe_exit(code: int) -> str:
 
 
 def _free_mb(path: str) -> int:
-    try:
+    with suppress(OSError):
         disk = os.statvfs(path)
-    except OSError:
-        return 1 << 40
-    return disk.f_bavail * disk.f_frsize >> 20
+        return disk.f_bavail * disk.f_frsize >> 20
+    return 1 << 40

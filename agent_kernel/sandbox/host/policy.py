@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from agent_kernel.core.setting_declaration import split_list
 
 if TYPE_CHECKING:
-    from agent_kernel.core.settings import Settings
+    from agent_kernel.core.settings import Profile, SandboxMode, Settings
 
-Mode = Literal["off", "auto", "on"]
-Profile = Literal["developer", "restricted"]
 Network = Literal["none", "loopback", "full"]
 REQUIRED = ("limits", "no_new_privs", "landlock", "seccomp")
 """Layers without which no code runs. They keep files, sockets and other processes out of reach."""
@@ -41,7 +39,7 @@ class SandboxPolicy:
     that leaves less than ``disk_reserve_mb`` free on the work directory's disk is stopped. ``max_sessions`` 0 means 4
     or the machine's memory in GiB, whichever is more."""
 
-    mode: Mode = "auto"
+    mode: SandboxMode = "auto"
     profile: Profile = "restricted"
     network: Network = "none"
     memory_mb: int = 2048

@@ -21,12 +21,17 @@ def apply(limits: Mapping[str, int], *, others: int) -> str:
         resource.RLIMIT_NPROC: limits["procs"] + others,
         resource.RLIMIT_CORE: 0,
     }
-    for kind, value in values.items():
-        # A process may only lower its hard limit, so a hard limit that is already lower stays.
+    lower(values)
+    return f"each process {limits['memory_mb']} MB, {limits['fds']} open files, files of {limits['file_mb']} MB"
+
+
+def lower(limits: Mapping[int, int]) -> None:
+    """Set the limits, by their ``RLIMIT_`` number. A process may only lower its hard limit, so a hard limit that is
+    already lower stays. Raises OSError, ValueError."""
+    for kind, value in limits.items():
         hard = resource.getrlimit(kind)[1]
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         resource.setrlimit(kind, (most, most))
-    return f"each process {limits['memory_mb']} MB, {limits['fds']} open files, files of {limits['file_mb']} MB"
 
 
 def tasks_of(uid: int) -> int:

@@ -29,6 +29,7 @@ from agent_kernel.sessions.log.batch_table import (
     BatchTable,
     Data,
 )
+from agent_kernel.sessions.log.client_holder import NamedClient
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail
 
 MAX_ATTEMPTS = 200
@@ -107,7 +108,7 @@ class _Index:
         return rows
 
 
-class BatchedLog:
+class BatchedLog(NamedClient):
     """A LogStore on a BatchTable. Only one server at a time can write to a log."""
 
     compares = True
@@ -119,9 +120,6 @@ class BatchedLog:
         self._read_up_to: tuple[int, Mapping[str, int]] = (0, {})
         self._unsettled: set[str] = set()
         """Ids of commits of this log whose replies were lost; these commits may have been stored."""
-
-    def __repr__(self) -> str:
-        return f"BatchedLog({self.name!r})"
 
     # ------------------------------------------------------------------------------------------- reading
 

@@ -77,3 +77,13 @@ def take_option(url: str, name: str, pattern: str) -> tuple[str, str]:
         raise ValueError(name)
     rest = "&".join(part for part in parts if part.partition("=")[0] != name)
     return f"{place}?{rest}" if rest else place, values[-1]
+
+
+class NamedClient:
+    """Base class of the logs and buses of shared databases. ``name`` is the name for messages to people, which contains
+    no password."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.sessions.log import log_errors
-from agent_kernel.sessions.log.client_holder import ClientHolder, take_option
+from agent_kernel.sessions.log.client_holder import ClientHolder, NamedClient, take_option
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, EventCount, EventCounter, Post, SharedValue, Topic
 
@@ -68,7 +68,7 @@ SETUP_LOCK = 0x41474B53
 """Key of the advisory lock under which one server creates the tables."""
 
 
-class PostgresLog:
+class PostgresLog(NamedClient):
     """A LogStore in the database that ``url`` names (postgresql://...). It connects at its first use, creates its
     tables if they do not exist, and connects again after the connection broke. Raises InvalidRequest for a URL that
     cannot be parsed, or if psycopg is not installed."""
@@ -79,9 +79,6 @@ class PostgresLog:
         self._url = url
         self._connection = PostgresConnection(url, self._create_tables)
         self.name = self._connection.name
-
-    def __repr__(self) -> str:
-        return f"PostgresLog({self.name!r})"
 
     def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         if among is None:
@@ -172,16 +169,13 @@ class PostgresLog:
 # arrive when ``wait_s`` is over.
 
 
-class PostgresBus:
+class PostgresBus(NamedClient):
     """A MessageBus in the database that ``url`` names, with a connection for each of its two threads."""
 
     def __init__(self, url: str) -> None:
         self._sender = PostgresConnection(url, self._create_tables)
         self._receiver = PostgresConnection(url, self._prepare_receiver)
         self.name = self._sender.name
-
-    def __repr__(self) -> str:
-        return f"PostgresBus({self.name!r})"
 
     def send(self, posts: Sequence[Post]) -> None:
         columns = (

@@ -24,7 +24,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreCorrupt, StoreError
 from agent_kernel.sessions.log import log_errors
-from agent_kernel.sessions.log.client_holder import ClientHolder, take_option
+from agent_kernel.sessions.log.client_holder import ClientHolder, NamedClient, take_option
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.message_bus import PAGE, BusMessage, EventCount, EventCounter, Post, SharedValue, Topic
 
@@ -44,7 +44,7 @@ _OPTION = re.compile(r"ssl_(ca_certs|ca_path|certfile|keyfile|keyfile_password|c
 """Options of redis-py that a URL may set. Other options are refused, since some change how replies are decoded."""
 
 
-class RedisLog:
+class RedisLog(NamedClient):
     """A LogStore in the Redis or Valkey server or cluster that ``url`` names (redis://... or rediss://... with TLS).
     ``prefix`` in the URL's query separates several logs in one database. It connects at the first use, and again after
     the connection broke. Raises InvalidRequest for a URL that cannot be parsed, or if redis-py is not installed."""
@@ -55,9 +55,6 @@ class RedisLog:
         self._url = url
         self._connection = RedisConnection(url, "redis_log.lua")
         self.name = self._connection.name
-
-    def __repr__(self) -> str:
-        return f"RedisLog({self.name!r})"
 
     def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         selected = after if among is None else {name: after.get(name, 0) for name in sorted(among)}
@@ -144,7 +141,7 @@ def _unpack(namespace: str, packed: bytes) -> Entry:
 # ``count:LENGTH:NAMESPACE:NAME``. All of them expire.
 
 
-class RedisBus:
+class RedisBus(NamedClient):
     """A MessageBus in the Redis or Valkey server or cluster that ``url`` names, with a connection for each of its two
     threads. A topic is deleted when its newest message expires."""
 
@@ -152,9 +149,6 @@ class RedisBus:
         self._sender = RedisConnection(url, "redis_bus.lua")
         self._receiver = RedisConnection(url, "redis_bus.lua")
         self.name = self._sender.name
-
-    def __repr__(self) -> str:
-        return f"RedisBus({self.name!r})"
 
     def send(self, posts: Sequence[Post]) -> None:
         keys = [self._sender.pair("topic", *post.topic) for post in posts]

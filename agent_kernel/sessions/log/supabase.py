@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from agent_kernel.core.errors import InvalidRequest, StoreError
 from agent_kernel.sessions.log import log_errors
-from agent_kernel.sessions.log.client_holder import ClientHolder
+from agent_kernel.sessions.log.client_holder import ClientHolder, NamedClient
 from agent_kernel.sessions.log.log_store import GRACE_S, Append, Entry, LogConflict, Stream, Tail, map_positions
 from agent_kernel.sessions.log.postgresql import COMMIT_AFTER, TABLES, read_sql
 
@@ -28,7 +28,7 @@ _MISSING = {"PGRST202", "42883", "42P01"}
 _HERE = {"127.0.0.1", "localhost", "::1"}
 
 
-class SupabaseLog:
+class SupabaseLog(NamedClient):
     """A LogStore in the project that ``url`` names (supabase://SECRET_KEY@PROJECT.supabase.co). It uses TLS, except on
     this machine, where the local stack of Supabase has none. Raises InvalidRequest for a URL that cannot be read, or if
     postgrest is not installed, the part of supabase-py that calls functions.
@@ -55,9 +55,6 @@ class SupabaseLog:
         self.name = f"The Supabase store at {urlsplit(self._place).netloc}"
         self._client = ClientHolder(self._connect, self._check, lambda client: client.session.close())
         self.compares = False
-
-    def __repr__(self) -> str:
-        return f"SupabaseLog({self.name!r})"
 
     def read(self, after: Mapping[str, int], among: Collection[str] | None = None) -> Tail:
         if among is None or not self.compares:

@@ -249,8 +249,7 @@ class Database:
     def _delete_unnamed_files(self) -> None:
         """Delete the blob files whose last row this write has deleted. A failure is only logged: the write itself is
         committed, and ``collect_garbage`` removes the files later."""
-        connection = self._connection
-        if connection is None or not connection.unnamed:
+        if (connection := self._connection) is None or not connection.unnamed:
             return
         try:
             blobs.delete_unnamed_files(connection)
@@ -343,15 +342,14 @@ class Database:
         A connection that fails to close is kept: if it were dropped, nothing could release its locks. Every later close
         tries again.
         """
-        waiting = [*self._unclosed, self._connection]
+        waiting = [connection for connection in (*self._unclosed, self._connection) if connection is not None]
         self._connection, self._unclosed = None, []
         for connection in waiting:
             try:
-                if connection is not None:
-                    connection.close()
+                connection.close()
             except sqlite3.Error as error:
                 log.warning("%s: a connection could not be closed: %s", self.name, error)
-                self._unclosed += [connection] if connection is not None else []
+                self._unclosed.append(connection)
 
     def _to_store_error(self, error: sqlite3.Error | OSError) -> StoreError:
         """Translate an error of SQLite or the system into a StoreError that names the file, the cause and the next

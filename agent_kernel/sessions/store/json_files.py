@@ -196,7 +196,8 @@ class _DocumentFolder:
         try:
             for path, content in contents.items():
                 if content is not None:
-                    partial[path] = _write_partial(path, content)
+                    part = path.with_name(f".{secrets.token_hex(8)}.part")
+                    partial[path] = atomic_file.write_synced(part, content)
             # From the first rename on, documents may be newer than the database would be after a rollback. They are
             # written again by the next save.
             self._unsaved |= dirty
@@ -243,7 +244,3 @@ def _create_triggers(db: sqlite3.Connection, tables: Mapping[str, list[str]]) ->
                 f"CREATE TEMP TRIGGER note_{table}_{event.split()[0].lower()} AFTER {event} ON main.{table} BEGIN"
                 f" INSERT OR IGNORE INTO dirty VALUES ({place}); END"
             )
-
-
-def _write_partial(path: Path, data: bytes) -> Path:
-    return atomic_file.write_synced(path.with_name(f".{secrets.token_hex(8)}.part"), data)

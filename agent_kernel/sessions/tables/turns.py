@@ -374,8 +374,7 @@ def _check_head(head: int, expect_seq: int) -> None:
 
 
 def _check_paired(messages: Sequence[Message]) -> None:
-    waiting = call_pairs.pending_calls({}, messages)
-    if waiting:
+    if waiting := call_pairs.pending_calls({}, messages):
         raise InvalidRequest(f"These calls have no result: {', '.join(waiting)}.", hint="Add a result for each call.")
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
 AWAITED = "The caller has not sent the result of this call."
@@ -28,5 +28,4 @@ class CallerTools:
     server does not run them."""
 
     async def offer(self, occasion: ToolSourceContext) -> OfferedTools:
-        tools: list[Tool] = [CallerTool(spec) for spec in occasion.request.functions if spec.where == "caller"]
-        return OfferedTools(tuple(tools))
+        return OfferedTools(tuple(CallerTool(spec) for spec in occasion.request.functions if spec.where == "caller"))

@@ -21,7 +21,7 @@ from agent_kernel.core.errors import FetchFailed, InvalidRequest, LocalOnly
 from agent_kernel.core.events import Notice
 from agent_kernel.core.messages import shorten
 from agent_kernel.core.net.decompression import create_decompressor
-from agent_kernel.core.protocols import Tool, ToolContext, ToolOutput, ToolSpec
+from agent_kernel.core.protocols import ToolContext, ToolOutput, ToolSpec
 from agent_kernel.core.wire.retry_after import parse_retry_after
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 
@@ -193,8 +193,7 @@ class DispatchTools:
         except LocalOnly as error:
             occasion.emit(Notice("warning", str(error)))
             return OfferedTools()
-        tools: list[Tool] = [DispatchedTool(spec, dispatcher) for spec in specs]
-        return OfferedTools(tuple(tools))
+        return OfferedTools(tuple(DispatchedTool(spec, dispatcher) for spec in specs))
 
     def _dispatcher_for(self, url: str) -> Dispatcher | None:
         if not url or (self._dispatcher is not None and url == self._dispatcher.url):

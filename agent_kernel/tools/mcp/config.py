@@ -99,7 +99,7 @@ class McpServer:
         a key."""
         if self.kind == "process":
             return self.command
-        return self.url.partition("?")[0].partition("#")[0].rpartition("@")[2] if "@" in self.url else _bare(self.url)
+        return self.url.partition("?")[0].partition("#")[0].rpartition("@")[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +224,6 @@ def _variable(match: re.Match[str], env: Mapping[str, str], secrets: set[str]) -
     if value is not None and len(value) >= HIDDEN_FROM:
         secrets.add(value)
     return value if value is not None else str(fallback)
-
-
-def _bare(url: str) -> str:
-    return url.partition("?")[0].partition("#")[0]
 
 
 def _mapping(value: Any, field_name: str) -> Mapping[str, Any]:

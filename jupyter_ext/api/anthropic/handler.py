@@ -201,7 +201,7 @@ def build_turn(
             max_tool_rounds=0 if tools.silent else body.max_tool_rounds,
             tool_choice=tools.choice,
             parallel_calls=tools.parallel,
-            output=_output(body),
+            output=OutputFormat("json_schema", body.format.schema_) if body.format else None,
             outputs=tuple(file.wanted for file in body.files or ()),
             web=tools.web,
             skills=tools.skills,
@@ -236,7 +236,3 @@ def thinking_options(body: MessagesBody) -> Thinking:
     if option is None:
         return "shown"
     return "hidden" if option.type == "disabled" else "omitted" if option.display == "omitted" else "shown"
-
-
-def _output(body: MessagesBody) -> OutputFormat | None:
-    return OutputFormat("json_schema", body.format.schema_) if body.format else None

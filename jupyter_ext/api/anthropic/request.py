@@ -281,6 +281,7 @@ class MessagesBody(PromptBody, AgentFields):
     ``max_tool_rounds``, ``web_search_options``, ``enable_code_execution`` and ``agent_permission``. Without messages, a
     thread continues from where it was stopped."""
 
+    extensions = frozenset({"session_id", "files", "web_search_options", "enable_code_execution"})
     messages: Annotated[list[MessageBody], Field(max_length=MAX_MESSAGES)]
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000_000)]
     stream: bool | None = None
@@ -341,11 +342,6 @@ class MessagesBody(PromptBody, AgentFields):
         return (self.thread.previous_message_id or "") if self.thread and self.thread.type == "continue" else ""
 
     @property
-    def is_extended(self) -> bool:
-        """Whether the request has a field that Anthropic's API does not have."""
-        return not self.model_fields_set.isdisjoint(EXTENSIONS)
-
-    @property
     def container_id(self) -> str:
         return (self.container.id or "") if isinstance(self.container, ContainerBody) else self.container or ""
 
@@ -356,12 +352,6 @@ class MessagesBody(PromptBody, AgentFields):
     @property
     def format(self) -> FormatBody | None:
         return self.output_format or (self.output_config.format if self.output_config else None)
-
-
-EXTENSIONS = frozenset(
-    {*AgentFields.model_fields, "session_id", "files", "web_search_options", "enable_code_execution"}
-)
-"""The fields of MessagesBody that Anthropic's API does not have."""
 
 
 class CountBody(PromptBody):

@@ -100,7 +100,8 @@ def tools_of(body: PromptBody, *, agent: bool) -> AnthropicTools:
     skills: tuple[str, ...] = ()
     if isinstance(body, MessagesBody):
         skills = tuple(_skill(skill) for skill in body.skills)
-        if body.enable_code_execution or any((tool.type or "") >= RUNS_CODE_SINCE for tool in _searches(wanted)):
+        searches = [tool for tool in wanted if _server_tool_name(tool) == "web_search"]
+        if body.enable_code_execution or any((tool.type or "") >= RUNS_CODE_SINCE for tool in searches):
             groups["python"] = None
         if skills:
             groups |= {"skills": None, "shell": None}
@@ -168,10 +169,6 @@ def _function(tool: ToolBody) -> ToolSpec:
 def _check_unique(names: list[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise InvalidRequest(f"Two tools have the same name, {twice!r}.", hint="Give each tool a name of its own.")
-
-
-def _searches(tools: list[ToolBody]) -> list[ToolBody]:
-    return [tool for tool in tools if _server_tool_name(tool) == "web_search"]
 
 
 def _web(served: list[ToolBody]) -> Mapping[str, Any] | None:

@@ -165,6 +165,8 @@ class SamplingFields(Decoding):
 
 
 class ChatBody(SamplingFields, AgentFields):
+    extensions = frozenset({"session_id", "enable_shell", "files"})
+
     model: Annotated[str, Field(max_length=2_000)] = "default"
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES)]
     stream: bool | None = None
@@ -202,9 +204,7 @@ class ChatBody(SamplingFields, AgentFields):
 
     @property
     def is_extended(self) -> bool:
-        """Whether the request has a field or a tool that concerns the server's tools and that OpenAI's API does not
-        have."""
-        return bool(self._hosted) or not self.model_fields_set.isdisjoint(EXTENSIONS)
+        return bool(self._hosted) or super().is_extended
 
     @property
     def include_usage(self) -> bool | None:
@@ -293,10 +293,6 @@ class ContinuableBody(ChatBody):
         if self.continues and self.add_generation_prompt:
             raise ValueError(f"add_generation_prompt cannot be true together with {CONTINUE}")
         return self
-
-
-EXTENSIONS = frozenset({*AgentFields.model_fields, "session_id", "enable_shell", "files"})
-"""The fields of ChatBody that concern the server's tools and that OpenAI's API does not have."""
 
 
 # Makes the requests of several choices from one request.

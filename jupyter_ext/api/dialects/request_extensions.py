@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -44,8 +44,10 @@ class WantedFile(Words):
 
 class AgentFields(Words):
     """The fields that limit how a request uses the server's tools. ``code_execution_permission`` is mistral.rs's name
-    for ``agent_permission``."""
+    for ``agent_permission``. ``extensions`` are the further fields of a subclass that the original API does not have
+    and that concern the server's tools."""
 
+    extensions: ClassVar[frozenset[str]] = frozenset()
     max_tool_rounds: Rounds | None = None
     agent_permission: Permission | None = None
     code_execution_permission: Permission | None = None
@@ -53,6 +55,11 @@ class AgentFields(Words):
     @property
     def permission(self) -> Permission:
         return self.agent_permission or self.code_execution_permission or "auto"
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether the request has a field that concerns the server's tools and that the original API does not have."""
+        return not self.model_fields_set.isdisjoint(self.extensions | AgentFields.model_fields.keys())
 
 
 def require_file_tools(

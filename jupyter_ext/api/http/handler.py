@@ -20,7 +20,6 @@ from agent_kernel.core.api_tokens import TOKEN_NAMESPACE_MARK, ApiToken
 from agent_kernel.core.errors import (
     AgentKernelError,
     Forbidden,
-    HubUnavailable,
     InvalidRequest,
     KeyReused,
     StoreError,
@@ -33,11 +32,12 @@ from jupyter_ext.api.http.body_buffer import DROPPED, BodyBuffer, read_form
 from jupyter_ext.api.http.cross_origin import GUARD, CrossOriginHandler, allow_header
 from jupyter_ext.api.http.error_status import CODES, status_of
 from jupyter_ext.api.http.stream_writer import StreamWriter
+from jupyter_ext.api.http.token_check import token_check
 from jupyter_ext.api.schemas.errors import Error
 from jupyter_ext.api.schemas.operation import takes_json
 from jupyter_ext.auth import request_token
-from jupyter_ext.auth.callers import Caller, ScopedUser, TokenUser, namespace_of
-from jupyter_ext.auth.page_check import check_page, page_may_call, repeat_handler
+from jupyter_ext.auth.callers import Caller, TokenUser, namespace_of
+from jupyter_ext.auth.page_check import check_page, page_may_call
 from jupyter_ext.auth.route_scopes import RouteScopes, check_shared_user
 from jupyter_ext.notebooks.kernels import Kernel
 from jupyter_ext.services import SETTING, Services
@@ -352,8 +352,7 @@ class AgentHandler(CrossOriginHandler):
         # Without this option, the second small piece waits 40 ms for the delayed acknowledgement of the first.
         if (socket := getattr(self.request.connection, "stream", None)) is not None:
             socket.set_nodelay(True)
-        is_token_valid = self.is_token_valid if self.has_token else None
-        self._writer = StreamWriter(self, frames, self.keep_alive, is_token_valid)
+        self._writer = StreamWriter(self, frames, self.keep_alive, token_check(self))
         with self.services.requests.streaming():
             in_order = await self._writer.has_ended_in_order()
         if in_order:
@@ -365,27 +364,6 @@ class AgentHandler(CrossOriginHandler):
         self._note(request_log.LEFT)
         if self._writer is not None:
             self._writer.stop()
-
-    @property
-    def has_token(self) -> bool:
-        """Whether the caller has a token that can be revoked: a long-lived API token, or a token of a JupyterHub."""
-        return self.caller.token is not None or isinstance(self.caller.user, ScopedUser)
-
-    async def is_token_valid(self) -> bool:
-        """Return whether the caller's token would be accepted now, for the same user. A hub or a shared database that
-        does not answer, as while it restarts, ends no stream: the next check after that decides."""
-        if self.caller.token is not None:
-            try:
-                return await asyncio.to_thread(self.services.state.tokens.is_valid, self.caller.token)
-            except StoreError:
-                return True
-        try:
-            user = await ensure_async(self.identity_provider.get_user(repeat_handler(self)))
-        except HubUnavailable:
-            return True
-        except Forbidden:
-            return False
-        return isinstance(user, ScopedUser) and user == self.caller.user
 
 
 def guard(action: Action, *, kernels: bool = True) -> Callable[[V], V]:

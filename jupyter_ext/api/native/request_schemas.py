@@ -276,9 +276,7 @@ class TurnBody(ToolsBody):
             client_tools=frozenset(self.client_tools),
             inputs=tuple(self.inputs),
             outputs=tuple(RequestedFile(output.name, output.format, output.description) for output in self.outputs),
-            given=tuple(
-                Variable(variable.name, variable.encoding, variable.data, variable.type) for variable in self.given
-            ),
+            given=tuple(Variable(given.name, given.encoding, given.data, given.type) for given in self.given),
             skills=tuple(self.skills),
             web=self.web,
             functions=tuple(function.spec(by_client=function.name in self.client_tools) for function in self.functions),

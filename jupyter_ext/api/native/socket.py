@@ -20,6 +20,7 @@ from tornado.websocket import WebSocketClosedError, WebSocketHandler
 from agent_kernel.core.errors import AgentKernelError, Forbidden, InvalidRequest, TurnNotFound
 from jupyter_ext.api.http.handler import Action, AgentHandler, guard
 from jupyter_ext.api.http.json_body import validation_message
+from jupyter_ext.api.http.token_check import token_check
 from jupyter_ext.api.native.request_schemas import Id, Name
 from jupyter_ext.api.schemas.operation import operation
 from jupyter_ext.auth.callers import ScopedUser, namespace_of
@@ -252,8 +253,8 @@ class SocketHandler(WebSocketMixin, WebSocketHandler, AgentHandler):  # type: ig
         """Return whether the user of the connection may still use it. With a token: whether the token is valid.
         Otherwise: whether the server would now accept the same handshake for the same user with all of ``actions``.
         """
-        if self.has_token:
-            return await self.is_token_valid()
+        if (is_token_valid := token_check(self)) is not None:
+            return await is_token_valid()
         looked = repeat_handler(self)
         user = await ensure_async(self.identity_provider.get_user(looked))
         configured = self.services.runtime.settings.namespace

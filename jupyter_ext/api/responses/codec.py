@@ -27,7 +27,6 @@ from jupyter_ext.api.responses.output_items import (
     LOGPROBS,
     RUNS,
     AnswerText,
-    Body,
     Output,
     Ran,
     Said,
@@ -177,7 +176,7 @@ class ResponsesCodec:
             self._answer = AnswerText(self._output)  # files have to be cited in some text, even if no text follows them
             yield from self._answer.begin()
             yield from self._end_text("completed")
-        fault = _fault(end) if status == "failed" else None
+        fault = fault_of(end.error or {"message": end.reason or CANCELLED}) if status == "failed" else None
         self._resource = self.facts.resource(
             status,
             self._output.items,
@@ -197,7 +196,3 @@ def _status_of(end: TurnFinished) -> str:
     if end.state == "committed":
         return "incomplete" if end.finish == "length" else "completed"
     return "cancelled" if end.state == "cancelled" else "failed"
-
-
-def _fault(end: TurnFinished) -> Body:
-    return fault_of(end.error or {"message": end.reason or CANCELLED})

@@ -16,7 +16,7 @@ from jupyter_ext.api.dialects.openai_content import MAX_MESSAGES, check_length
 from jupyter_ext.api.dialects.openai_functions import Words
 from jupyter_ext.api.http.handler import guard
 from jupyter_ext.api.responses.handler import INCLUDE, PAGE, ResponsesAgentHandler
-from jupyter_ext.api.responses.input_items import AnyItem, Body, Item, ReferenceItem, characters
+from jupyter_ext.api.responses.input_items import AnyItem, Body, ReferenceItem, characters
 from jupyter_ext.api.responses.input_messages import PREFIXES
 from jupyter_ext.api.responses.request import Metadata
 from jupyter_ext.api.schemas.operation import FITS, operation
@@ -31,7 +31,7 @@ def _as_sent(items: Any, parse: Callable[[Any], list[AnyItem]]) -> Any:
     return items
 
 
-ParsedItems = Annotated[list[Item], WrapValidator(_as_sent)]
+ParsedItems = Annotated[list[AnyItem], WrapValidator(_as_sent)]
 Items = Annotated[
     list[Body], GetPydanticSchema(lambda _, schema_of: schema_of(ParsedItems)), Field(max_length=MAX_MESSAGES)
 ]

@@ -233,7 +233,7 @@ def _kind(value: Any) -> str | None:
     return kind if isinstance(kind, str) else None
 
 
-Item = Annotated[
+AnyItem = Annotated[
     Annotated[MessageItem, Tag("message")]
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[FunctionResultItem, Tag("function_call_output")]
@@ -250,18 +250,7 @@ Item = Annotated[
         "function_call_output, item_reference, message, reasoning, shell_call, shell_call_output, web_search_call",
     ),
 ]
-AnyItem: TypeAlias = (
-    MessageItem
-    | FunctionCallItem
-    | FunctionResultItem
-    | ReasoningItem
-    | ReferenceItem
-    | ShellCallItem
-    | ShellResultItem
-    | CodeItem
-    | WebItem
-)
-ITEMS: TypeAdapter[list[AnyItem]] = TypeAdapter(list[Item])
+ITEMS: TypeAdapter[list[AnyItem]] = TypeAdapter(list[AnyItem])
 
 
 def parts_of(items: Iterable[AnyItem]) -> Iterator[InputImage | InputFile]:

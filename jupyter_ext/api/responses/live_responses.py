@@ -275,7 +275,8 @@ class LiveResponses:
             turn = await find_turn(store, stored.owner.namespace, stored.turn, stored.facts.session)
         except TurnNotFound:
             error = {"code": "turn_not_found", "message": GONE}
-            failed = Event(1, stored.turn, stored.facts.session, 0, 0.0, _failure(error))
+            end = TurnFinished("failed", GONE, 0, {}, error)
+            failed = Event(1, stored.turn, stored.facts.session, 0, 0.0, end)
             return codec, frames + encode_frames(codec.feed(failed))
         if turn.state == "open" and not wait:
             return codec, frames
@@ -305,7 +306,3 @@ def _response_rows(services: Services) -> ResponseRows | None:
         return SharedResponses(services.state.link)
     settings = services.runtime.settings
     return None if settings.store == "memory" else DatabaseResponses(settings.data_dir / "responses.db")
-
-
-def _failure(error: Mapping[str, Any]) -> TurnFinished:
-    return TurnFinished("failed", str(error["message"]), 0, {}, error)

@@ -32,7 +32,7 @@ from jupyter_ext.api.dialects.request_extensions import (
     WantedFile,
     require_file_tools,
 )
-from jupyter_ext.api.responses.input_items import AnyItem, Item, MessageItem
+from jupyter_ext.api.responses.input_items import AnyItem, MessageItem
 from jupyter_ext.api.responses.output_items import LOGPROBS
 from jupyter_ext.api.responses.tools import Offered, Tool, offer_tools
 from jupyter_ext.turns.dialect_request import AGENT, DialectRequest, SubmittedFile
@@ -122,7 +122,7 @@ def _check_text(text: str, field: str) -> str:
 
 Input = Annotated[
     Annotated[str, Field(min_length=1), AfterValidator(partial(_check_text, field="input")), Tag("text")]
-    | Annotated[list[Item], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
+    | Annotated[list[AnyItem], Field(min_length=1, max_length=MAX_MESSAGES), Tag("items")],
     Discriminator(lambda value: "items" if isinstance(value, list) else "text"),
 ]
 
@@ -134,6 +134,7 @@ class ResponsesBody(Decoding, AgentFields):
     about prices, caches and priority (``service_tier``, ``prompt_cache_key``, ...) have no effect.
     """
 
+    extensions = frozenset({"session_id", "files"})
     model: Annotated[str, Field(max_length=2_000)] = ""
     input: Input
     instructions: Annotated[str, AfterValidator(partial(_check_text, field="instructions"))] | None = None
@@ -196,11 +197,6 @@ class ResponsesBody(Decoding, AgentFields):
     @property
     def is_stored(self) -> bool:
         return self.store is not False
-
-    @property
-    def is_extended(self) -> bool:
-        """Whether the request has a field that OpenAI's API does not have and that concerns the server's tools."""
-        return not self.model_fields_set.isdisjoint(EXTENSIONS)
 
     @property
     def wanted(self) -> tuple[str, ...]:
@@ -312,10 +308,6 @@ class ResponsesBody(Decoding, AgentFields):
         return check_tool_choice(
             parse_tool_choice(_flat(self.tool_choice) or "auto"), names, self._offered.groups, more=more
         )
-
-
-EXTENSIONS = frozenset({*AgentFields.model_fields, "session_id", "files"})
-"""The fields of ResponsesBody that concern the server's tools and that OpenAI's API does not have."""
 
 
 def _flat(choice: Any) -> Any:

@@ -221,7 +221,6 @@ Tool = Annotated[
     | Annotated[OtherTool, Tag("other")],
     Discriminator(_type, custom_error_type="tool", custom_error_message="a tool must be an object with a type"),
 ]
-AnyTool: TypeAlias = FunctionTool | CustomTool | NamespaceTool | WebTool | CodeTool | ShellTool | OtherTool
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +238,7 @@ class Offered:
     skills: tuple[str, ...] = ()
 
 
-def offer_tools(tools: Sequence[AnyTool]) -> Offered:
+def offer_tools(tools: Sequence[Tool]) -> Offered:
     """Return the tools of a request. Raises ValueError for two functions with the same name, and for more than
     MAX_TOOLS."""
     functions: list[Function] = []
