@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent_kernel.engines.local.backend import Backend, LoadedModel, LoadOptions, Progress
+from agent_kernel.engines.local.backend import (
+    Backend,
+    ChatMessage,
+    DecodingOptions,
+    LoadedModel,
+    LoadOptions,
+    Picture,
+    Progress,
+    StepOutput,
+)
 from agent_kernel.engines.local.torch.batched_backend import Transformers, Unbatchable
 from agent_kernel.engines.local.torch.single_backend import GenerateBackend
 
 
 class TorchBackend:
     """The backend that runs a model on torch. While loading, it decides which of the two backends, batched or single,
-    runs the model; the model's ``details`` contain the reason. All other methods are those of the chosen backend."""
+    runs the model; the model's ``details`` contain the reason."""
 
     def __init__(self, cache_dir: Path) -> None:
         self._cache_dir = cache_dir
@@ -27,5 +37,29 @@ class TorchBackend:
             loaded = single.adopt(refused.model, options)
             return replace(loaded, details={**loaded.details, "unbatched": str(refused)})
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._chosen, name)
+    def render(self, messages: Sequence[ChatMessage], tools: Sequence[Mapping[str, Any]] = ()) -> str:
+        return self._chosen.render(messages, tools)
+
+    def encode(self, text: str) -> list[int]:
+        return self._chosen.encode(text)
+
+    def decode(self, ids: Sequence[int]) -> str:
+        return self._chosen.decode(ids)
+
+    def encode_pictures(self, text: str, pictures: Sequence[Picture]) -> list[int]:
+        return self._chosen.encode_pictures(text, pictures)
+
+    def submit(self, ids: Sequence[int], decoding: DecodingOptions, pictures: Sequence[Picture] = ()) -> int:
+        return self._chosen.submit(ids, decoding, pictures)
+
+    def step(self) -> list[tuple[int, StepOutput]]:
+        return self._chosen.step()
+
+    def cancel(self, key: int) -> None:
+        self._chosen.cancel(key)
+
+    def running(self) -> int:
+        return self._chosen.running()
+
+    def usage(self) -> Mapping[str, float]:
+        return self._chosen.usage()
