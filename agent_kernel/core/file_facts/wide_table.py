@@ -35,7 +35,7 @@ def describe_wide_table(table: str, labels: Sequence[str], numbers: Sequence[str
     for period, pattern in PERIODS.items():
         columns = [label for label in numbers if pattern.fullmatch(label.strip())]
         others = [label for label in labels if label not in columns and not TOTAL.fullmatch(label.strip())]
-        has_other_numbers = any(label in numbers and len(others) > 1 for label in others[1:])
+        has_other_numbers = any(label in numbers for label in others[1:])
         if MIN_PERIODS <= len(columns) <= MAX_PERIODS and others and not has_other_numbers:
             return f"{table} has one column for each {period}: {columns!r}. Its other columns are {others!r}."
     return ""

@@ -88,7 +88,8 @@ def workbook_facts(name: str, sheets: Mapping[str, Sheet], prompt: str = "") -> 
     # Some sheets may not have been read.
     are_known = all(table.labels or table.whole for table in tables.values()) and len(sheets) <= MAX_SHEETS
     listed = f", sheets: {', '.join(map(shorten, dict.fromkeys([main, *sheets])))}"
-    if len(alike) > 1 and are_known and len({tables[sheet][2:] for sheet in alike}) == 1 and not first.filled:
+    are_read_alike = {(tables[sheet].options, tables[sheet].filled) for sheet in alike} == {(first.options, "")}
+    if len(alike) > 1 and are_known and are_read_alike:
         said = OF_SHEETS.search(prompt)
         wanted = said[1].lower() if said else "sheet"
         label = wanted if wanted not in first.labels else "sheet_name"
@@ -191,8 +192,8 @@ def _header_row(numbered: Sequence[tuple[int, Sequence[Any]]]) -> int:
     width = max(filled)
     full = next(at for at, count in enumerate(filled) if count == width)
     are_texts = all(isinstance(cell, str) for cell in numbered[full][1])
-    # The rows of a title have cells in few columns, which need not be the first ones.
-    if width > 1 and full <= MAX_SKIPPED and are_texts and all(2 * count <= width for count in filled[:full]):
+    # The rows of a title have cells in few columns, which need not be the first ones. Of two columns, one is not few.
+    if width > 2 and full <= MAX_SKIPPED and are_texts and all(2 * count <= width for count in filled[:full]):
         return numbered[full][0] - 1
     title = title_lines(numbered)
     # Unlike a table of text, a workbook keeps the empty rows below its title.
@@ -214,7 +215,7 @@ def _fill_groups(rows: list[list[Any]]) -> str:
     if not gaps or gaps != set(range(len(gaps))) or len(gaps) == len(rows[0]):
         return ""
     starts = [row for row in rows if not any(map(_is_empty, row))]
-    if not rows or rows[0] not in starts or not all(isinstance(row[0], str) for row in starts):
+    if rows[0] not in starts or not all(isinstance(row[0], str) for row in starts):
         return ""
     if 2 * len(starts) > len(rows):
         return ""

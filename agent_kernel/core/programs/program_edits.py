@@ -55,7 +55,7 @@ class ParsedProgram:
         )
 
     @cached_property
-    def used_columns(self) -> str:
+    def code_without_tables(self) -> str:
         """The code without the names of the tables and the paths of the files, which may contain the name of a
         column."""
         tables = {node.value.id for node in self.nodes if is_column(node) and isinstance(node.value, ast.Name)}

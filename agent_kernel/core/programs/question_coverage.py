@@ -325,7 +325,7 @@ def _names(sentence: str, label: str) -> bool:
 
 
 def _uses(program: ParsedProgram, label: str) -> bool:
-    return letters_of(label) in letters_of(program.used_columns) or bool(WHOLE_TABLE.search(program.code))
+    return letters_of(label) in letters_of(program.code_without_tables) or bool(WHOLE_TABLE.search(program.code))
 
 
 def _fills(code: str, label: str) -> bool:

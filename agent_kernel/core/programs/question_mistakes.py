@@ -262,7 +262,7 @@ def compared_durations(program: ParsedProgram, question: str) -> Iterator[Edit]:
     if len({unit for unit, _ in compared}) != 1:
         return
     wanted = {seconds / SECONDS_OF[compared[0][0]] for seconds in asked}
-    numbers = {float(str(number.value)) for _, number in compared}
+    numbers = {float(str(number.value)) for _, number in compared} - {0}
     if len(numbers - wanted) == 1 and len(wanted - numbers) == 1:
         (wrong,), (missing,) = numbers - wanted, wanted - numbers
         for _, number in compared:

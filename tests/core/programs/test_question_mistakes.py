@@ -134,6 +134,7 @@ def test_a_row_is_compared_with_the_one_before_it_of_the_same_group() -> None:
         ("t['len_s'] > 3 * 3600", "How many took over 3 hours?", ""),
         ("t['len_s'] > 10800", "How many took over 3 hours?", ""),
         ("t['points'] > 4", "How many took over 3 hours?", ""),
+        ("t['len_s'] > 0", "How many took over 3 hours?", ""),
         ("(t['len_s'] > 4) & (t['len_s'] < 5)", "How many took over 3 hours?", ""),
     ],
 )
