@@ -47,7 +47,7 @@ from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.turn.agent_options import MAX_TOOL_ROUNDS, AgentOptions, TurnNotebook, TurnServices
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.context import INSTRUCTIONS, ContextBuilder, ModelView
-from agent_kernel.turn.history import LOST, ConversationHistory
+from agent_kernel.turn.history import ConversationHistory
 from agent_kernel.turn.model_call import model_call
 from agent_kernel.turn.number_check.check import check_turn
 from agent_kernel.turn.observers import Observers
@@ -211,7 +211,7 @@ class Agent:
         for news in self._post_turn_tasks.news(self.key):
             turn.emit(news)
         if prepared.lost:
-            turn.emit(StateLost(LOST))
+            turn.emit(StateLost(prepared.lost))
         await turn.begin(prepared)
         # Until a model is loaded it may be unknown whether it has vision. Images are sent then; engines without vision
         # replace them with a text note.

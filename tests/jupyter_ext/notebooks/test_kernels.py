@@ -20,6 +20,7 @@ from jupyter_client.kernelspec import NoSuchKernel
 
 from jupyter_ext.notebooks.kernels import KernelCredentials, runs_ipykernel
 from tests.jupyter_ext.conftest import HANG, HELLO
+from tests.scripted import python_when
 from tests.server import ROOT, AgentServer, Json, followed, start_turn, wait_for_event
 
 LAUNCH = "from ipykernel.kernelapp import launch_new_instance as launch; launch()"
@@ -51,7 +52,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     kernelspec(data, "without-us", [sys.executable, "-m", "ipykernel_launcher", *file], {"PYTHONPATH": str(blocked)})
     kernelspec(data, "not-ipykernel", [sys.executable, "-c", LAUNCH, *file])
     paths = {"JUPYTER_PATH": str(data), "PYTHONPATH": os.pathsep.join([str(ROOT), str(modules)])}
-    with AgentServer(home / "server", [HANG, HELLO], env=paths) as server:
+    with AgentServer(home / "server", [*python_when("define", "x = 1"), HANG, HELLO], env=paths) as server:
         yield asyncio.run(server.start())
 
 
@@ -108,7 +109,7 @@ async def test_a_restart_rotates_the_credential_and_begins_another_epoch(
 ) -> None:
     kernel = await server.start_kernel("restart.ipynb")
     old = await server.kernel_token(kernel)
-    await followed(api, (await start_turn(api, "one", kernel=kernel, where="live"))["turn"])
+    await followed(api, (await start_turn(api, "define x", kernel=kernel, where="draft"))["turn"])
     (await api.post(f"api/kernels/{kernel}/restart")).raise_for_status()
     new = await server.kernel_token(kernel)
     assert new != old
