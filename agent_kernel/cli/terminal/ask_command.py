@@ -35,6 +35,7 @@ from agent_kernel.cli.terminal.terminal_answer import (
     TerminalAnswer,
     show_turn,
 )
+from agent_kernel.cli.terminal.word_wrap import wrap_text
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.settings import Settings
@@ -101,7 +102,7 @@ def _read_piped(args: argparse.Namespace, limit: int) -> PipedData | None:
 
 
 def _say(text: str) -> None:
-    print(f"agent-kernel: {text}", file=sys.stderr, flush=True)
+    print(wrap_text(f"agent-kernel: {text}", sys.stderr), file=sys.stderr, flush=True)
 
 
 async def _ask(

@@ -33,6 +33,7 @@ from agent_kernel.cli.terminal.terminal_answer import (
     TerminalAnswer,
     show_turn,
 )
+from agent_kernel.cli.terminal.word_wrap import wrap_text
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.session import SessionKey, check_id, new_id
 
@@ -45,14 +46,15 @@ UNKNOWN = re.compile(r"/[a-z-]+")
 """Matches a line that looks like a command. It does not match paths such as ``/data/rain.csv``, which may be part of a
 question."""
 HELP = """\
-Write a question and press Enter.
-  Ctrl-C    stop the answer
-  Ctrl-D    end the conversation
-  /file X   let the file X go with the next question
-  /new      begin a new conversation
-  /session  show its id; agent-kernel chat -s ID continues it
-  /help     show this text
-  /exit     end, as Ctrl-D does"""
+Write a question and press Enter. Several pasted lines are one question.
+  Esc, Enter  begin a new line in the question
+  Ctrl-C      stop the answer
+  Ctrl-D      end the conversation
+  /file X     let the file X go with the next question
+  /new        begin a new conversation
+  /session    show its id; agent-kernel chat -s ID continues it
+  /help       show this text
+  /exit       end, as Ctrl-D does"""
 
 
 def chat(args: argparse.Namespace) -> int:
@@ -68,7 +70,7 @@ async def _chat(args: argparse.Namespace) -> int:
         for file in args.files:
             check_file(file)
         if missing := explain_missing_tools(args.allow, settings):
-            print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
+            print(wrap_text(f"agent-kernel: {missing}", sys.stderr), file=sys.stderr, flush=True)
         lines.say(await conversation.greeting())
         while (question := await lines.read(PROMPT)) is not None:
             match question.strip():
