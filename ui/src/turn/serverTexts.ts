@@ -20,6 +20,8 @@ export function serverText(text: string): string {
       return trans.__("another model is in use");
     case "stopped by the person":
       return trans.__("Stopped by you.");
+    case "The message was taken back.":
+      return trans.__("The message was taken back.");
     case "The server stopped while this turn was running.":
       return trans.__("The server stopped while this turn was running.");
     case "The server that ran this turn does not answer any more.":
