@@ -195,7 +195,8 @@ class VotingEngine:
 
     async def _count_votes(self, ballot: _Ballot, total: int) -> AsyncGenerator[WaitChunk, None]:
         """Try the programs that are not tried yet, and decide the vote among all of them. Do nothing if no program was
-        added since the last count. Yield which of the ``total`` programs are tried, before they are."""
+        added since the last count. Before programs are tried, yield which of the ``total`` programs they are, without
+        repeated ones."""
         if ballot.counted == len(ballot.programs):
             return
         failed = set(failed_programs(ballot.request.messages))
@@ -208,7 +209,8 @@ class VotingEngine:
         facts = [message.text for message in ballot.request.messages if message.hidden]
         new = [code for code in dict.fromkeys(programs) if code not in ballot.tried]
         if new:
-            yield _trying(len(ballot.tried), len(new), total)
+            repeated = len(ballot.programs) - len(dict.fromkeys(programs))
+            yield _trying(len(ballot.tried), len(new), total - repeated)
         outcomes = await self._try(new, list(names)[:MAX_NAMES]) if new else {}
         for code, one in outcomes.items():
             omits = len(uncovered_sentences(question, one.code, facts))

@@ -112,7 +112,7 @@ async def test_the_progress_says_what_is_written_and_tried() -> None:
         "writing 4 programs",
         "trying programs 1 to 4 of 4 in a draft",
         "writing 8 programs",
-        "trying program 5 of 8 in a draft",
+        "trying program 5 of 5 in a draft",
     ]
 
 
