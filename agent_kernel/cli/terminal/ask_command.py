@@ -41,10 +41,10 @@ from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.settings import Settings
 
 ASK_ARGUMENTS = (
-    argument("question", help="the question, in quotes; - reads it from stdin"),
+    argument("question", help="the question, in quotes; - reads it from standard input"),
     file_argument(
-        "an input file for the question; may be repeated; - waits for stdin, which is otherwise used if data arrive in "
-        "it at once"
+        "an input file for the question; may be repeated; - waits for standard input, which is otherwise used only if "
+        "data arrive there at once"
     ),
     SESSION,
     OUTPUT_DIR,

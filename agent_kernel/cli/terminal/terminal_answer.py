@@ -48,7 +48,8 @@ SESSION = argument("-s", "--session", default="", help="id of the conversation t
 MODEL = argument(
     "--model",
     default="",
-    help="the model that answers: a name, a hub id, a path or a URL, or the name of an engine in the settings",
+    help="the model that answers: a name that `agent-kernel model list` shows, an id on the Hugging Face Hub, a path, "
+    "a URL, or an engine of the settings",
 )
 EFFORT = argument(
     "--effort",
@@ -56,7 +57,7 @@ EFFORT = argument(
     choices=["quick", "auto", "thorough"],
     help="how many Python programs the model writes for a question; the agent compares their results and runs one",
 )
-OUTPUT_DIR = argument("-o", "--output-dir", type=Path, help="directory for the files that a turn produces")
+OUTPUT_DIR = argument("-o", "--output-dir", type=Path, help="directory for the files and figures that the code creates")
 
 
 async def show_turn(
