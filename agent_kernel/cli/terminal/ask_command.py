@@ -17,6 +17,7 @@ from pathlib import Path
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import LOCAL
+from agent_kernel.cli.base.word_wrap import print_message
 from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval, explain_missing_tools
 from agent_kernel.cli.terminal.input_files import STDIN, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import read_reply_beside_output
@@ -35,7 +36,6 @@ from agent_kernel.cli.terminal.terminal_answer import (
     TerminalAnswer,
     show_turn,
 )
-from agent_kernel.cli.terminal.word_wrap import wrap_text
 from agent_kernel.core.errors import InvalidRequest
 from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.settings import Settings
@@ -102,7 +102,7 @@ def _read_piped(args: argparse.Namespace, limit: int) -> PipedData | None:
 
 
 def _say(text: str) -> None:
-    print(wrap_text(f"agent-kernel: {text}", sys.stderr), file=sys.stderr, flush=True)
+    print_message(f"agent-kernel: {text}")
 
 
 async def _ask(

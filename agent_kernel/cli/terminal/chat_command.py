@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from agent_kernel.cli.base.command import DATA_DIR, Command, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable, turn_count
 from agent_kernel.cli.base.store_access import LOCAL
+from agent_kernel.cli.base.word_wrap import print_message
 from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval, explain_missing_tools
 from agent_kernel.cli.terminal.input_files import check_file, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import LineReader, PipedLines, TerminalLines
@@ -33,7 +34,6 @@ from agent_kernel.cli.terminal.terminal_answer import (
     TerminalAnswer,
     show_turn,
 )
-from agent_kernel.cli.terminal.word_wrap import wrap_text
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest
 from agent_kernel.core.session import SessionKey, check_id, new_id
 
@@ -70,7 +70,7 @@ async def _chat(args: argparse.Namespace) -> int:
         for file in args.files:
             check_file(file)
         if missing := explain_missing_tools(args.allow, settings):
-            print(wrap_text(f"agent-kernel: {missing}", sys.stderr), file=sys.stderr, flush=True)
+            print_message(f"agent-kernel: {missing}")
         lines.say(await conversation.greeting())
         while (question := await lines.read(PROMPT)) is not None:
             match question.strip():

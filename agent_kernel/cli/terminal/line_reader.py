@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from agent_kernel.cli.terminal.word_wrap import wrap_text
+from agent_kernel.cli.base.word_wrap import print_message
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -77,7 +77,7 @@ class TerminalLines:
         return await _read_reply(self._replies, question)
 
     def say(self, text: str) -> None:
-        print(wrap_text(text, sys.stderr), file=sys.stderr, flush=True)
+        print_message(text)
 
 
 def _line_keys() -> KeyBindings:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from agent_kernel.cli.base.command import argument
 from agent_kernel.cli.base.output import UNPRINTABLE, printable
+from agent_kernel.cli.base.word_wrap import WordWrapper, wrap_text
 from agent_kernel.cli.terminal.call_approval import ANYBODY, CallApproval
-from agent_kernel.cli.terminal.word_wrap import WordWrapper, wrap_text
 from agent_kernel.core.events import (
     ApprovalRequired,
     CallFinished,

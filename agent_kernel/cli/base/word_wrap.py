@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import unicodedata
 from typing import TextIO
 
@@ -24,6 +25,11 @@ def wrap_text(text: str, stream: TextIO) -> str:
         return text
     wrapper = WordWrapper()
     return wrapper.feed(text) + wrapper.flush()
+
+
+def print_message(text: str) -> None:
+    """Print a message to stderr, with its lines broken between words if stderr is a terminal."""
+    print(wrap_text(text, sys.stderr), file=sys.stderr, flush=True)
 
 
 class WordWrapper:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent_kernel.cli.terminal.word_wrap import WordWrapper
+from agent_kernel.cli.base.word_wrap import WordWrapper
 
 
 @pytest.fixture(autouse=True)
