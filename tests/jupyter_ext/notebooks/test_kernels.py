@@ -24,6 +24,7 @@ from tests.scripted import python_when
 from tests.server import ROOT, AgentServer, Json, followed, start_turn, wait_for_event
 
 LAUNCH = "from ipykernel.kernelapp import launch_new_instance as launch; launch()"
+DEFINE = python_when("define", "x = 1")
 BLOCK = "import sys; sys.modules['agent_kernel'] = None"
 
 
@@ -52,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     kernelspec(data, "without-us", [sys.executable, "-m", "ipykernel_launcher", *file], {"PYTHONPATH": str(blocked)})
     kernelspec(data, "not-ipykernel", [sys.executable, "-c", LAUNCH, *file])
     paths = {"JUPYTER_PATH": str(data), "PYTHONPATH": os.pathsep.join([str(ROOT), str(modules)])}
-    with AgentServer(home / "server", [*python_when("define", "x = 1"), *python_when("define", "x = 1"), HANG, HELLO], env=paths) as server:
+    with AgentServer(home / "server", [*DEFINE, *DEFINE, HANG, HELLO], env=paths) as server:
         yield asyncio.run(server.start())
 
 
