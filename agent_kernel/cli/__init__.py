@@ -16,6 +16,7 @@ from importlib import import_module
 from types import MappingProxyType
 
 from agent_kernel.cli.base.command import ABSENT, Command, CommandParser, add_commands
+from agent_kernel.cli.base.word_wrap import print_message
 from agent_kernel.core.errors import AgentKernelError
 from agent_kernel.core.version import __version__
 
@@ -76,17 +77,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except AgentKernelError as error:
-        print(f"agent-kernel: {error}", file=sys.stderr)
+        print_message(f"agent-kernel: {error}")
         return 1
     except KeyboardInterrupt:
-        print("agent-kernel: stopped. Run the same command again to continue.", file=sys.stderr)
+        print_message("agent-kernel: stopped. Run the same command again to continue.")
         return 130
     except BrokenPipeError:  # the program that reads the output has ended, as 'head' does
         _discard_output()
         return 1
     except OSError as error:  # such as a full disk; stdout may be a file on the same disk
         where = f"{error.filename}: " if error.filename else ""
-        print(f"agent-kernel: {where}{error.strerror or error}.", file=sys.stderr)
+        print_message(f"agent-kernel: {where}{error.strerror or error}.")
         _discard_output()
         return 1
 

@@ -249,5 +249,5 @@ PURGE_ARGUMENTS = (
     *store_arguments(f"{OWN_NAMESPACE}; with --all: all"),
 )
 PURGE = Command(
-    "purge", "remove conversations and their traces: store, index, media, sidecars, files", purge, PURGE_ARGUMENTS
+    "purge", "remove conversations with their files, search entries and copies beside notebooks", purge, PURGE_ARGUMENTS
 )

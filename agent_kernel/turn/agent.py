@@ -45,11 +45,11 @@ from agent_kernel.tools.base.caller_tools import AWAITED, CallerTools
 from agent_kernel.tools.base.functions import as_tool
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.turn.agent_options import MAX_TOOL_ROUNDS, AgentOptions, TurnNotebook, TurnServices
+from agent_kernel.turn.answer_check import check_answer
 from agent_kernel.turn.changed_cells import ChangedCells
 from agent_kernel.turn.context import INSTRUCTIONS, ContextBuilder, ModelView
-from agent_kernel.turn.history import LOST, ConversationHistory
+from agent_kernel.turn.history import ConversationHistory
 from agent_kernel.turn.model_call import model_call
-from agent_kernel.turn.number_check.check import check_turn
 from agent_kernel.turn.observers import Observers
 from agent_kernel.turn.post_turn_tasks import AnsweredTurn, PostTurnTasks
 from agent_kernel.turn.redacted_events import JoinedDeltas, RedactedEvents
@@ -61,9 +61,6 @@ from agent_kernel.turn.turn_writer import OpenTurn, TurnWriter
 from agent_kernel.turn.voting_engine import PYTHON, ROUNDS, VotingEngine
 
 log = logging.getLogger(__name__)
-CHECKED_AT_ONCE = 20_000
-"""Maximum length, in characters, of an answer whose numbers are checked on the event loop. Longer answers are checked
-in a thread."""
 MAX_NOTES = 100
 """Maximum number of notes (hidden context of one turn) whose titles are stored with the turn."""
 NOTE_CHARS = 200
@@ -209,7 +206,7 @@ class Agent:
         for news in self._post_turn_tasks.news(self.key):
             turn.emit(news)
         if prepared.lost:
-            turn.emit(StateLost(LOST))
+            turn.emit(StateLost(prepared.lost))
         await turn.begin(prepared)
         # Until a model is loaded it may be unknown whether it has vision. Images are sent then; engines without vision
         # replace them with a text note.
@@ -329,14 +326,9 @@ class Agent:
         """Find the origin of each number of the answer, in conversations in which tools ran."""
         if not self._check_numbers:
             return
-        clean = self._writer.redactor.text
-        answer, chars = clean(turn.text), sum(len(message.text) for message in (*turn.earlier, *turn.messages))
-        if chars > CHECKED_AT_ONCE:
-            numbers = await asyncio.to_thread(check_turn, answer, turn.earlier, turn.messages)
-        else:
-            numbers = check_turn(answer, turn.earlier, turn.messages)
+        numbers = await check_answer(self._store, self.key, turn, self._writer.redactor)
         if numbers:
-            turn.numbers = tuple(replace(number, shown=clean(number.shown)) for number in numbers)
+            turn.numbers = numbers
             turn.emit(AnswerChecked(tuple(number.to_json() for number in turn.numbers)))
 
     def _tell_unseen(self, turn: ActiveTurn) -> None:

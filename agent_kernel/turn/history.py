@@ -17,8 +17,8 @@ from agent_kernel.sessions import history_merge, serialization
 from agent_kernel.sessions.history_merge import MergePlan
 from agent_kernel.turn import input_hook
 from agent_kernel.turn.input_hook import InputHook
+from agent_kernel.turn.lost_variables import LOST, has_lost_variables
 
-LOST = "The kernel is another one than in the last turn: variables defined earlier are gone."
 CELLS = "Cells of the notebook, as they stand on its page:"
 OF_CELL = 20
 """Number of newest turns of a cell that are searched for the last answered turn."""
@@ -40,8 +40,8 @@ class PreparedTurn:
 
     ``to_store`` are the messages that are stored as the first items of the turn. They are placed after the item with
     the seq ``behind`` (None: at the end of the current branch) and after ``earlier``, which are turns that the client
-    sent along and that are not stored yet. ``instructions`` are the client's own, for this turn only. ``lost`` is true
-    if the kernel was restarted or replaced since the last turn.
+    sent along and that are not stored yet. ``instructions`` are the client's own, for this turn only. ``lost`` says
+    that variables of earlier turns are lost, because the kernel was restarted or replaced; it is empty if none are.
     """
 
     history: Sequence[Message]
@@ -50,7 +50,7 @@ class PreparedTurn:
     behind: int | None = None
     earlier: Sequence[Sequence[Message]] = ()
     instructions: str = ""
-    lost: bool = False
+    lost: str = ""
     summary: str = ""
     """Summary of the messages before ``history``."""
 
@@ -103,7 +103,7 @@ class ConversationHistory:
             whole = limit is not None or self._hook is not None or _begins_with_results(incoming)
             summary = None if whole else await self._summary()
             placed = await self._plan_append(incoming, window, summary)
-        lost = await self._has_kernel_changed(request.epoch)
+        lost = LOST if await has_lost_variables(self._store, self._key, request.epoch) else ""
         prepared = await self._apply_hook(placed, _notes(request, lost), window)
         instructions_text = "\n\n".join(message.text for message in instructions if message.text)
         return replace(prepared, instructions=instructions_text, lost=lost, summary=summary.text if summary else "")
@@ -200,12 +200,6 @@ class ConversationHistory:
             return PreparedTurn(before, now, to_store, placed.behind, earlier)
         return PreparedTurn(before, now, history_merge.drop_unpaired(shaped.to_store), placed.behind)
 
-    async def _has_kernel_changed(self, epoch: str) -> bool:
-        """Return whether the newest earlier turn with a kernel ran in another epoch of the kernel than ``epoch`` (a
-        restart begins a new one)."""
-        earlier = [turn.epoch for turn in await self._store.turns(self._key, 20) if turn.epoch and turn.state != "open"]
-        return bool(epoch and earlier and earlier[-1] != epoch)
-
 
 def _cells_to_items(texts: Sequence[str]) -> list[Item]:
     """Wrap cell texts as an item that belongs to no turn: it is part of the notebook, not of the session."""
@@ -222,7 +216,7 @@ def _incoming(request: TurnRequest) -> list[Message]:
     return [*request.messages, *prompt]
 
 
-def _notes(request: TurnRequest, lost: bool) -> list[Message]:
+def _notes(request: TurnRequest, lost: str) -> list[Message]:
     """Return the hidden context of the turn, without duplicates. If a client repeats a turn, its request contains the
     notes of the first run again, so duplicates occur."""
     notes: list[str] = []
@@ -234,5 +228,5 @@ def _notes(request: TurnRequest, lost: bool) -> list[Message]:
         if not any(text in earlier for earlier in notes):
             notes.append(text)
     if lost:
-        notes.insert(0, LOST)
+        notes.insert(0, lost)
     return [user("\n".join(notes), hidden=True)] if notes else []

@@ -26,7 +26,16 @@ from agent_kernel.core.programs.answer_form import unusable_value, values_in_for
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.programs.program_repair import repair_program
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
-from agent_kernel.core.protocols import CallChunk, Chunk, EndChunk, Engine, EngineInfo, EngineRequest, WaitChunk
+from agent_kernel.core.protocols import (
+    THINKING,
+    CallChunk,
+    Chunk,
+    EndChunk,
+    Engine,
+    EngineInfo,
+    EngineRequest,
+    WaitChunk,
+)
 from agent_kernel.core.settings import Effort
 from agent_kernel.core.shielded_await import cancel_tasks
 from agent_kernel.turn.model_reply import Reply
@@ -115,6 +124,8 @@ class VotingEngine:
         started = time.monotonic()
         early_samples = self._start_samples(request, 1, self.rounds[0]) if self.expects_program else []
         try:
+            if early_samples:
+                yield _writing(len(early_samples) + 1)
             async with aclosing(self.engine.stream(request)) as chunks:
                 async for chunk in chunks:
                     match chunk:
@@ -122,6 +133,8 @@ class VotingEngine:
                             calls.append(chunk)
                         case EndChunk():
                             end = chunk
+                        case WaitChunk(stage) if stage == THINKING and early_samples:
+                            yield _writing(len(early_samples) + 1)
                         case _:
                             yield chunk
             if len(calls) == 1 and _code(calls[0].call) and not corrected_call(calls[0].call.id):
@@ -157,16 +170,20 @@ class VotingEngine:
             else:
                 samples, patience_s = self._start_samples(request, count + 1, number), PATIENCE * first_s
             count += number
-            yield WaitChunk(f"comparing {count + 1} programs")
+            yield _writing(count + 1)
             replies: list[tuple[str, Usage]] = []
             async with aclosing(self._replies_so_far(samples, max(MIN_PATIENCE_S, patience_s))) as arriving:
                 async for replies in arriving:
                     ballot.take([code for code, _ in replies], count - number)
                     if ballot.may_be_settled_among(count + 1):
-                        await self._count_votes(ballot)
+                        async for chunk in self._count_votes(ballot, count + 1):
+                            yield chunk
                     if ballot.is_settled_among(count + 1):
                         break
-            await self._count_votes(ballot)
+                    if len(replies) < number:
+                        yield _writing(count + 1)
+            async for chunk in self._count_votes(ballot, count + 1):
+                yield chunk
             spent = sum((usage for _, usage in replies), spent)
             if len(replies) < number or (ballot.decided and ballot.is_settled_among(ballot.decided.tried)):
                 break
@@ -176,9 +193,10 @@ class VotingEngine:
         # All samples have the prompt of the first program, so the context is as full as for that program alone.
         yield replace(end, usage=end.usage + spent, context=end.context_tokens)
 
-    async def _count_votes(self, ballot: _Ballot) -> None:
+    async def _count_votes(self, ballot: _Ballot, total: int) -> AsyncGenerator[WaitChunk, None]:
         """Try the programs that are not tried yet, and decide the vote among all of them. Do nothing if no program was
-        added since the last count."""
+        added since the last count. Before programs are tried, yield which of the ``total`` programs they are, without
+        repeated ones."""
         if ballot.counted == len(ballot.programs):
             return
         failed = set(failed_programs(ballot.request.messages))
@@ -190,6 +208,9 @@ class VotingEngine:
         names = dict.fromkeys(NAME.findall(question))
         facts = [message.text for message in ballot.request.messages if message.hidden]
         new = [code for code in dict.fromkeys(programs) if code not in ballot.tried]
+        if new:
+            repeated = len(ballot.programs) - len(dict.fromkeys(programs))
+            yield _trying(len(ballot.tried), len(new), total - repeated)
         outcomes = await self._try(new, list(names)[:MAX_NAMES]) if new else {}
         for code, one in outcomes.items():
             omits = len(uncovered_sentences(question, one.code, facts))
@@ -243,6 +264,17 @@ class VotingEngine:
         except AgentKernelError as error:  # the vote uses the other samples only
             log.info("the model could not write one of the programs for the vote: %s", error)
         return next(filter(None, map(_code, reply.calls)), ""), reply.end.usage if reply.end else Usage()
+
+
+def _writing(programs: int) -> WaitChunk:
+    return WaitChunk(f"writing {programs} programs")
+
+
+def _trying(before: int, programs: int, total: int) -> WaitChunk:
+    """Return the stage in which ``programs`` of the ``total`` programs are tried, after ``before`` others."""
+    first, last = before + 1, before + programs
+    which = f"program {first}" if programs == 1 else f"programs {first} to {last}"
+    return WaitChunk(f"trying {which} of {total} in a draft")
 
 
 def without_failed_call(request: EngineRequest) -> EngineRequest:

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent_kernel.core.session import SessionKey, Turn
 from agent_kernel.tools.code.rebuild_variables import find_lost, find_rebuild_steps
-from agent_kernel.turn.history import LOST
+from agent_kernel.turn.lost_variables import LOST, has_lost_variables
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.notebooks.bindings import Notebooks
 from jupyter_ext.notebooks.kernels import Kernel
@@ -48,7 +48,7 @@ class AwaySummary:
             "more": len(ended) == LOOKED_AT,
             "running": list(running),
             "approvals": [waiting_message(running[question.question.turn], question.required) for question in waiting],
-            "lost": await self._describe_lost(key, newest, kernel),
+            "lost": await self._describe_lost(key, kernel),
             "problems": [problem for problem in problems if problem],
         }
 
@@ -58,12 +58,11 @@ class AwaySummary:
         facts = {"turn": turn.id, "cell": turn.cell, "state": turn.state, "reason": turn.reason, "closed": turn.closed}
         return {**facts, "prompt": prompt[:PROMPT_CHARS]}
 
-    async def _describe_lost(self, key: SessionKey, newest: list[Turn], kernel: Kernel | None) -> dict[str, Any]:
+    async def _describe_lost(self, key: SessionKey, kernel: Kernel | None) -> dict[str, Any]:
         """Return why variables of the sandbox and of the kernel are lost; the reasons are empty if none are lost.
         ``pieces`` is the number of code pieces that would rebuild the variables of the sandbox. Those of a kernel can
         only be rebuilt by running its notebook."""
         reason = await find_lost(self.runtime.sandbox, self.runtime.store, key)
         steps = await find_rebuild_steps(self.runtime.store, key) if reason else []
-        epochs = [turn.epoch for turn in newest if turn.epoch and turn.state != "open"]
-        gone = kernel is not None and bool(epochs) and epochs[-1] != kernel.epoch
+        gone = kernel is not None and await has_lost_variables(self.runtime.store, key, kernel.epoch)
         return {"sandbox": reason, "pieces": len(steps), "kernel": LOST if gone else ""}

@@ -22,7 +22,7 @@ from agent_kernel.core.session import Session, SessionKey, Turn, check_id, new_i
 from agent_kernel.core.turn_request import Note, TurnRequest
 from agent_kernel.permissions.gate import STRICTNESS, strictest
 from agent_kernel.turn.custom_instructions import instructions_of_session, read_instructions
-from agent_kernel.turn.history import LOST
+from agent_kernel.turn.lost_variables import LOST
 from agent_kernel.turn.server_runtime import Runtime
 from jupyter_ext.auth.callers import Caller
 from jupyter_ext.notebooks.attached_notebook import AttachedNotebook, AttachedNotebooks

@@ -17,7 +17,7 @@ from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.tools.base.tool_source import OfferedTools, ToolSourceContext
 from agent_kernel.turn.agent import Agent, Note, TurnRequest, TurnResult
 from agent_kernel.turn.agent_options import TurnServices
-from agent_kernel.turn.history import LOST
+from agent_kernel.turn.lost_variables import LOST
 from agent_kernel.turn.observers import SessionObserver
 from agent_kernel.turn.turn_writer import TurnWriter
 from tests.scripted import python
@@ -265,13 +265,13 @@ async def test_hidden_notes_come_before_the_prompt_and_stay_in_the_history() -> 
 
 
 async def test_a_restarted_kernel_is_told_to_the_person_and_the_model_once() -> None:
-    it, _, engine = agent([{"text": "ok", "loop": True}])
+    it, _, engine = agent([{"calls": [python("x = 1")]}, {"text": "ok", "loop": True}], [Recorder()])
     seen: list[list[EventBody]] = []
     for epoch in ("k1", "k1", "k2", "k2"):
         seen.append([])
         await it.turn(TurnRequest("go", epoch=epoch), seen[-1].append)
     assert [any(isinstance(body, StateLost) for body in bodies) for bodies in seen] == [False, False, True, False]
-    assert user(LOST, hidden=True) in engine.requests[2].messages
+    assert user(LOST, hidden=True) in engine.requests[3].messages
 
 
 async def test_usage_is_summed_over_rounds_and_stored_with_the_turn() -> None:

@@ -22,7 +22,7 @@ from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.sessions.store.sqlite import SqliteStore
 from agent_kernel.turn.agent import Agent, TurnRequest
 from agent_kernel.turn.context import INSTRUCTIONS
-from agent_kernel.turn.history import LOST
+from agent_kernel.turn.lost_variables import LOST
 from tests.narrowing import not_none
 from tests.scripted import python
 from tests.turns import KEY, CancelledAt, Recorder, agent, stored
@@ -503,11 +503,11 @@ async def test_case_p_an_unknown_id_is_kept() -> None:
 
 
 async def test_hidden_context_of_earlier_turns_stays_where_it_was() -> None:
-    it, store, engine = agent(OK)
+    it, store, engine = agent([{"calls": [python("x = 1")]}, *OK], [Recorder()])
     await it.run(TurnRequest("u1", epoch="kernel-1"))
     await it.run(carrying(user("u1"), assistant("ok"), prompt="u2", epoch="kernel-2"))
     await it.run(carrying(user("u1"), assistant("ok"), user("u2"), assistant("ok"), prompt="u3", epoch="kernel-2"))
-    assert model_texts(engine) == ["u1", "ok", LOST, "u2", "ok", "u3"]
+    assert model_texts(engine) == ["u1", "", "X = 1", "ok", LOST, "u2", "ok", "u3"]
     assert len(await store.branches(KEY)) == 1
 
 

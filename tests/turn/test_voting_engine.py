@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.errors import EngineError
-from agent_kernel.core.events import EventBody, Notice, TurnFinished
+from agent_kernel.core.events import EventBody, ModelLoading, Notice, TurnFinished
 from agent_kernel.core.messages import Status
 from agent_kernel.core.programs.program_outcome import ProgramOutcome
 from agent_kernel.core.protocols import Chunk, EngineInfo, EngineRequest, ToolContext, ToolOutput, ToolSpec
@@ -102,6 +102,18 @@ async def test_more_programs_are_sampled_while_no_more_than_half_of_them_agree()
     assert notices(bodies) == ["4 of 8 programs that were tried have this result."]
     seeds = [request.sampling.seed for request in engine.requests if request.sampling.seed]
     assert seeds == list(range(1, 8))
+
+
+async def test_the_progress_says_what_is_written_and_tried() -> None:
+    first, second = ["print(9)", "print(8)", "1 / 0"], ["print(9)", "print(6)", "print(9)", "print(9)"]
+    _, bodies, _ = await ask(rounds("print(7)", *first, *second), prompt="Answer in the form @n[count].")
+    stages = [body.stage for body in bodies if isinstance(body, ModelLoading)]
+    assert list(dict.fromkeys(stages)) == [
+        "writing 4 programs",
+        "trying programs 1 to 4 of 4 in a draft",
+        "writing 8 programs",
+        "trying program 5 of 5 in a draft",
+    ]
 
 
 async def test_a_majority_of_the_first_programs_ends_the_sampling() -> None:

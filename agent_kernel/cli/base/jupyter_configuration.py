@@ -6,10 +6,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from pathlib import Path
 
 from agent_kernel.cli.base.output import printable
+from agent_kernel.cli.base.word_wrap import print_message
 from agent_kernel.core.setting_declaration import variable
 from agent_kernel.core.settings import Settings
 
@@ -26,10 +26,9 @@ def report_files_left_out() -> None:
     """Print a line to stderr that names the files, if there are any."""
     if files := find_files():
         names = printable(", ".join(map(str, files)))
-        print(
+        print_message(
             f"agent-kernel: the settings c.{CLASS} in {names} are for the Jupyter server. This command does not use "
-            "them and does not show them.",
-            file=sys.stderr,
+            "them and does not show them."
         )
 
 
@@ -42,11 +41,10 @@ def report_other_place(settings: Settings) -> None:
         return
     files = printable(", ".join(map(str, found)))
     names = [name for name in wanted if any(name in set_there for set_there in found.values())]
-    print(
+    print_message(
         f"agent-kernel: {files} sets {', '.join(names)} for the Jupyter server. This command does not use that: it "
         f"reads {printable(str(settings.data_dir))} (store: {settings.store_name}). To read the data of the server, "
-        f"set {' and '.join(map(variable, names))} to the same.",
-        file=sys.stderr,
+        f"set {' and '.join(map(variable, names))} to the same."
     )
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from agent_kernel.cli.base.command import DATA_DIR, JSON, Command, argument, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable
 from agent_kernel.cli.base.store_access import LOCAL
+from agent_kernel.cli.base.word_wrap import print_message
 from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval, explain_missing_tools
 from agent_kernel.cli.terminal.input_files import STDIN, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import read_reply_beside_output
@@ -40,10 +41,10 @@ from agent_kernel.core.session import SessionKey, check_id, new_id
 from agent_kernel.core.settings import Settings
 
 ASK_ARGUMENTS = (
-    argument("question", help="the question, in quotes; - reads it from stdin"),
+    argument("question", help="the question, in quotes; - reads it from standard input"),
     file_argument(
-        "an input file for the question; may be repeated; - waits for stdin, which is otherwise used if data arrive in "
-        "it at once"
+        "an input file for the question; may be repeated; - waits for standard input, which is otherwise used only if "
+        "data arrive there at once"
     ),
     SESSION,
     OUTPUT_DIR,
@@ -101,7 +102,7 @@ def _read_piped(args: argparse.Namespace, limit: int) -> PipedData | None:
 
 
 def _say(text: str) -> None:
-    print(f"agent-kernel: {text}", file=sys.stderr, flush=True)
+    print_message(f"agent-kernel: {text}")
 
 
 async def _ask(

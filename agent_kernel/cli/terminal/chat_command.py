@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from agent_kernel.cli.base.command import DATA_DIR, Command, import_runtime, settings_of
 from agent_kernel.cli.base.output import printable, turn_count
 from agent_kernel.cli.base.store_access import LOCAL
+from agent_kernel.cli.base.word_wrap import print_message
 from agent_kernel.cli.terminal.call_approval import ALLOW, CallApproval, explain_missing_tools
 from agent_kernel.cli.terminal.input_files import check_file, file_argument, give_files, list_files_left_out
 from agent_kernel.cli.terminal.line_reader import LineReader, PipedLines, TerminalLines
@@ -45,14 +46,15 @@ UNKNOWN = re.compile(r"/[a-z-]+")
 """Matches a line that looks like a command. It does not match paths such as ``/data/rain.csv``, which may be part of a
 question."""
 HELP = """\
-Write a question and press Enter.
-  Ctrl-C    stop the answer
-  Ctrl-D    end the conversation
-  /file X   let the file X go with the next question
-  /new      begin a new conversation
-  /session  show its id; agent-kernel chat -s ID continues it
-  /help     show this text
-  /exit     end, as Ctrl-D does"""
+Write a question and press Enter. Several pasted lines are one question.
+  Esc, Enter  begin a new line in the question
+  Ctrl-C      stop the answer
+  Ctrl-D      end the conversation
+  /file X     let the file X go with the next question
+  /new        begin a new conversation
+  /session    show its id; agent-kernel chat -s ID continues it
+  /help       show this text
+  /exit       end, as Ctrl-D does"""
 
 
 def chat(args: argparse.Namespace) -> int:
@@ -68,7 +70,7 @@ async def _chat(args: argparse.Namespace) -> int:
         for file in args.files:
             check_file(file)
         if missing := explain_missing_tools(args.allow, settings):
-            print(f"agent-kernel: {missing}", file=sys.stderr, flush=True)
+            print_message(f"agent-kernel: {missing}")
         lines.say(await conversation.greeting())
         while (question := await lines.read(PROMPT)) is not None:
             match question.strip():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from agent_kernel.cli.base.command import argument
 from agent_kernel.cli.base.output import UNPRINTABLE, printable
+from agent_kernel.cli.base.word_wrap import WordWrapper, wrap_text
 from agent_kernel.cli.terminal.call_approval import ANYBODY, CallApproval
 from agent_kernel.core.events import (
     ApprovalRequired,
@@ -47,7 +48,8 @@ SESSION = argument("-s", "--session", default="", help="id of the conversation t
 MODEL = argument(
     "--model",
     default="",
-    help="the model that answers: a name, a hub id, a path or a URL, or the name of an engine in the settings",
+    help="the model that answers: a name that `agent-kernel model list` shows, an id on the Hugging Face Hub, a path, "
+    "a URL, or an engine of the settings",
 )
 EFFORT = argument(
     "--effort",
@@ -55,7 +57,7 @@ EFFORT = argument(
     choices=["quick", "auto", "thorough"],
     help="how many Python programs the model writes for a question; the agent compares their results and runs one",
 )
-OUTPUT_DIR = argument("-o", "--output-dir", type=Path, help="directory for the files that a turn produces")
+OUTPUT_DIR = argument("-o", "--output-dir", type=Path, help="directory for the files and figures that the code creates")
 
 
 async def show_turn(
@@ -101,6 +103,7 @@ class TerminalAnswer:
         self._out, self._err, self._quiet = out, err, quiet
         self._live = out.isatty() and not quiet
         self._text = ""
+        self._wrapper = WordWrapper()
         self._name = ""
         self._code = ""
         self._output = ""
@@ -141,7 +144,7 @@ class TerminalAnswer:
                 self._clear()
                 self._text += text
                 if self._live:
-                    print(multiline(text), end="", file=self._out, flush=True)
+                    print(self._wrapper.feed(multiline(text)), end="", file=self._out, flush=True)
             case CallStarted(_, name, arguments):
                 self._end_text()
                 self._name = name
@@ -158,7 +161,7 @@ class TerminalAnswer:
             case FileProduced(call, file):
                 self._add_file(call, file)
             case Notice(_, text):
-                self._line(text)
+                self._say(text)
             case TurnFinished(state, reason, _, usage, error):
                 self._clear()
                 self.state = state
@@ -166,7 +169,7 @@ class TerminalAnswer:
                 if state != "committed":
                     self._end_text()
                     ended = "failed" if state == "failed" else f"was {state}"
-                    self._line(f"agent-kernel: the turn {ended}{f': {reason}' if reason else ''}", always=True)
+                    self._say(f"agent-kernel: the turn {ended}{f': {reason}' if reason else ''}", always=True)
 
     def _finish_call(self, body: CallFinished) -> None:
         self._output = ""
@@ -187,12 +190,13 @@ class TerminalAnswer:
         if not denial:
             self._line(self._question(request), always=True)
             return
-        self._line(f"agent-kernel: {denial}", always=True)
+        self._say(f"agent-kernel: {denial}", always=True)
 
     def stop(self) -> None:
         """End the line in which the user pressed Ctrl-C, so that a message begins a line of its own. Show what the
         stopped call has printed."""
         self._clear()
+        self._show_held_back()
         if self._err.isatty() or self._live:
             print(file=self._err, flush=True)
         if self._output.strip():
@@ -202,6 +206,7 @@ class TerminalAnswer:
         """Print the answer, unless it was shown while the model wrote it. Then print the paths of the ``saved`` files
         or, if none was saved, the names of the files that the turn produced."""
         if self._live:
+            self._show_held_back()
             print(file=self._out)
         elif self._text.strip():
             print(multiline(self._text.strip()), file=self._out)
@@ -209,22 +214,32 @@ class TerminalAnswer:
             self._line(f"Saved {path}", always=True)
         if self.file_names and not saved:
             names = ", ".join(self.file_names)
-            self._line(f"The turn produced {names}. To save such files, add -o DIR.", always=True)
+            self._say(f"The turn produced {names}. To save such files, add -o DIR.", always=True)
 
     def to_json(self) -> dict[str, Any]:
         return {"state": self.state, "text": self._text.strip(), **self._facts}
 
     def _question(self, body: ApprovalRequired) -> str:
         if body.code == self._code and not self._quiet:  # it is shown directly above
-            return f"{body.label} wants to run this ({body.target})."
-        return f"{body.label} wants to run ({body.target}):\n{_indent(body.code)}"
+            return wrap_text(f"{body.label} wants to run this ({body.target}).", self._err)
+        return f"{wrap_text(f'{body.label} wants to run ({body.target}):', self._err)}\n{_indent(body.code)}"
 
     def _end_text(self) -> None:
         """End the current text. The text after a call is a new text, and only the last text of a turn is the answer."""
         self._clear()
+        self._show_held_back()
         if self._live and self._text and not self._text.endswith("\n"):
             print(file=self._out, flush=True)
         self._text = ""
+        self._wrapper = WordWrapper()
+
+    def _show_held_back(self) -> None:
+        if self._live:
+            print(self._wrapper.flush(), end="", file=self._out, flush=True)
+
+    def _say(self, text: str, *, always: bool = False) -> None:
+        """Show a line of running text."""
+        self._line(wrap_text(text, self._err), always=always)
 
     def _line(self, text: str, *, always: bool = False) -> None:
         self._clear()

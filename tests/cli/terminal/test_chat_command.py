@@ -28,11 +28,13 @@ LONG = [
         "arguments": {"code": "import time\nfor n in range(900):\n    print(n * 37)\n    time.sleep(0.5)"},
     }
 ]
+LONG_ANSWER = "The measurements of the northwestern neighbourhoods show considerably more precipitation than yesterday."
 SCRIPT: list[dict[str, Any]] = [
     {"text": "", "calls": CODE, "when": "times"},
     {"text": "", "calls": FILE, "when": "table"},
     {"text": "", "calls": LONG, "when": "count"},
     {"text": "The first lines are long.", "when": "slow", "deltas": 100, "delay": 0.2, "loop": True},
+    {"text": LONG_ANSWER, "when": "measurements", "deltas": 40},
     {"text": "The answer is 42.", "deltas": 4, "loop": True},
 ]
 CHAT = (sys.executable, "-u", "-m", "agent_kernel", "chat", "-s", "talk")
@@ -80,6 +82,18 @@ def test_a_person_asks_stops_an_answer_and_asks_on(scripted: Command, terminal: 
     again.wait_for("A new conversation: session-")
     again.wait_for(">")
     assert again.end() == 0
+
+
+def test_answers_and_help_break_between_words_in_a_narrow_terminal(terminal: Callable[..., Terminal]) -> None:
+    one = terminal(columns=44, COLUMNS="44")
+    one.wait_for("A new conversation. /help shows the\r\ncommands.")
+    one.type("measurements\r")
+    one.wait_for("The measurements of the northwestern\r\nneighbourhoods show considerably more\r\nprecipitation than")
+    one.wait_for(">")
+    one.type("/help\r")
+    one.wait_for("/session    show its id; agent-kernel\r\n              chat -s ID continues it")
+    one.wait_for(">")
+    assert one.end() == 0
 
 
 def test_what_a_stopped_call_had_printed_stays_readable(terminal: Callable[..., Terminal]) -> None:
@@ -155,6 +169,53 @@ def test_the_words_that_end_other_programs_end_the_conversation(
     assert scripted.on_store(lambda store: store.info(KEY)) is None
 
 
+def questions(scripted: Command) -> list[str]:
+    items = scripted.on_store(lambda store: store.latest(KEY))
+    return [item.message.text for item in items if item.message.role == "user" and not item.message.hidden]
+
+
+@pytest.mark.parametrize(
+    "pasted", ["\x1b[200~how many\nrows\n\nare there?\x1b[201~\r", "how many\rrows\r\rare there?\r"]
+)
+def test_a_pasted_text_of_several_lines_is_one_question(
+    scripted: Command, terminal: Callable[..., Terminal], pasted: str
+) -> None:
+    one = terminal()
+    one.wait_for(">")
+    one.type(pasted)
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    assert one.end() == 0
+    assert questions(scripted) == ["how many\nrows\n\nare there?"]
+
+
+def test_a_text_that_is_pasted_while_the_agent_answers_is_one_question(
+    scripted: Command, terminal: Callable[..., Terminal]
+) -> None:
+    one = terminal()
+    one.wait_for(">")
+    one.type("slow\r")
+    one.wait_for("The first")
+    one.type("how many\nrows\n")
+    one.process.send_signal(signal.SIGINT)
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    assert one.end() == 0
+    assert questions(scripted) == ["slow", "how many\nrows"]
+
+
+def test_a_person_types_a_question_of_several_lines(scripted: Command, terminal: Callable[..., Terminal]) -> None:
+    one = terminal()
+    one.wait_for(">")
+    one.type("how many\x1b\r")
+    one.wait_for("how many")
+    one.type("rows?\r")
+    one.wait_for("The answer is 42.")
+    one.wait_for(">")
+    assert one.end() == 0
+    assert questions(scripted) == ["how many\nrows?"]
+
+
 def test_files_go_with_a_question_and_one_that_is_only_named_is_pointed_out(
     scripted: Command, terminal: Callable[..., Terminal], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +242,7 @@ def test_files_go_with_a_question_and_one_that_is_only_named_is_pointed_out(
     one.type("/new\r")
     one.wait_for("A new conversation:")
     one.type("How many rows has teas.csv?\r")
-    one.wait_for("The agent sees only files that you give it. To send yours, enter: /file teas.csv")
+    one.wait_for("The agent sees only files that you give it. To send yours, enter: /file\r\nteas.csv")
     one.wait_for("The answer is 42.")
     one.wait_for(">")
     assert one.end() == 0

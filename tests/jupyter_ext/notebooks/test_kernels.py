@@ -20,9 +20,11 @@ from jupyter_client.kernelspec import NoSuchKernel
 
 from jupyter_ext.notebooks.kernels import KernelCredentials, runs_ipykernel
 from tests.jupyter_ext.conftest import HANG, HELLO
+from tests.scripted import python_when
 from tests.server import ROOT, AgentServer, Json, followed, start_turn, wait_for_event
 
 LAUNCH = "from ipykernel.kernelapp import launch_new_instance as launch; launch()"
+DEFINE = python_when("define", "x = 1")
 BLOCK = "import sys; sys.modules['agent_kernel'] = None"
 
 
@@ -51,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentServer]:
     kernelspec(data, "without-us", [sys.executable, "-m", "ipykernel_launcher", *file], {"PYTHONPATH": str(blocked)})
     kernelspec(data, "not-ipykernel", [sys.executable, "-c", LAUNCH, *file])
     paths = {"JUPYTER_PATH": str(data), "PYTHONPATH": os.pathsep.join([str(ROOT), str(modules)])}
-    with AgentServer(home / "server", [HANG, HELLO], env=paths) as server:
+    with AgentServer(home / "server", [*DEFINE, *DEFINE, HANG, HELLO], env=paths) as server:
         yield asyncio.run(server.start())
 
 
@@ -108,7 +110,7 @@ async def test_a_restart_rotates_the_credential_and_begins_another_epoch(
 ) -> None:
     kernel = await server.start_kernel("restart.ipynb")
     old = await server.kernel_token(kernel)
-    await followed(api, (await start_turn(api, "one", kernel=kernel, where="live"))["turn"])
+    await followed(api, (await start_turn(api, "define x", kernel=kernel, where="draft"))["turn"])
     (await api.post(f"api/kernels/{kernel}/restart")).raise_for_status()
     new = await server.kernel_token(kernel)
     assert new != old
@@ -120,6 +122,20 @@ async def test_a_restart_rotates_the_credential_and_begins_another_epoch(
     assert "state.lost" in [event["type"] for event in events]
     turns = (await api.get(f"agent/v1/sessions/{second['session']}/items")).json()["turns"]
     assert len({turn["epoch"] for turn in turns}) == 2
+
+
+@pytest.mark.parametrize(("prompt", "lost"), [("define x", True), ("hello", False)])
+async def test_variables_are_lost_with_a_kernel_only_if_code_defined_some(
+    server: AgentServer, api: httpx.AsyncClient, prompt: str, lost: bool
+) -> None:
+    kernel = await server.start_kernel(f"lost-{lost}.ipynb")
+    begun = await start_turn(api, prompt, kernel=kernel, where="draft")
+    await followed(api, begun["turn"])
+    (await api.post(f"api/kernels/{kernel}/restart")).raise_for_status()
+    away = (await api.get(f"agent/v1/sessions/{begun['session']}/meanwhile?since=0&kernel={kernel}")).json()
+    assert bool(away["lost"]["kernel"]) is lost
+    events = await followed(api, (await start_turn(api, "two", kernel=kernel, where="draft"))["turn"])
+    assert ("state.lost" in [event["type"] for event in events]) is lost
 
 
 async def test_a_killed_kernel_cancels_its_turn_and_comes_back_with_another_credential(server: AgentServer) -> None:

@@ -13,7 +13,7 @@ from agent_kernel.core.turn_request import Note
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent, TurnRequest
-from agent_kernel.turn.history import LOST
+from agent_kernel.turn.lost_variables import LOST
 from jupyter_ext.turns.turn_starter import repeat_request
 
 KEY = SessionKey("local", "s")

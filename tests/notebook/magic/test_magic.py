@@ -76,6 +76,7 @@ SCRIPT = [
     {"when": "break down", "text": "I begin", "fault": "the engine broke"},
     {"when": "with html", "text": "<img src=x onerror=alert(1)> **bold** `a<b`", "reasoning": "<b>hm</b>"},
     {"when": "about the", "text": "Known."},
+    python("x = 1", "before the restart"),
     {"when": "before the restart", "text": "Before."},
     {"when": "after the restart", "text": "After."},
     {"when": "look at this", "text": "A picture."},
@@ -337,12 +338,12 @@ async def test_a_variable_in_braces_is_told_as_a_hidden_note_and_the_prompt_keep
 
 
 async def test_a_restarted_kernel_goes_on_with_the_session_and_says_what_was_lost(fresh_notebook: Notebook) -> None:
-    await fresh_notebook.run("%%agent\nbefore the restart")
+    await fresh_notebook.run("%%agent --in live\nbefore the restart", [])
     await fresh_notebook.restart()
     ran = await fresh_notebook.run("%%agent\nafter the restart")
     assert "variables defined earlier are gone" in ran.plain
     said = [message["content"] for message in await fresh_notebook.messages() if message["role"] == "assistant"]
-    assert said == ["Before.", "After."]
+    assert said == ["", "Before.", "After."]
 
 
 async def test_the_cell_is_known_by_its_id_or_by_its_source(notebook: Notebook) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent_kernel.core.events import AnswerChecked, EventBody, TurnFinished
+from agent_kernel.core.turn_request import TurnRequest
 from agent_kernel.engines.scripted import ScriptedEngine
 from agent_kernel.sessions.store.memory import MemoryStore
 from agent_kernel.turn.agent import Agent
@@ -48,6 +49,17 @@ async def test_a_later_turn_may_use_what_an_earlier_one_computed() -> None:
     calls = [body.numbers[0]["call"] for body in (*first, *again) if isinstance(body, AnswerChecked)]
     assert len(calls) == 2
     assert len(set(calls)) == 1
+
+
+async def test_an_output_that_the_model_no_longer_sees_counts() -> None:
+    answer = {"text": "As I said: 41.3, not 55.5."}
+    it, store, _ = agent([*CALLS, answer], [Recorder(mean)])
+    await it.run("?")
+    await it.run(TurnRequest("again?", history_limit=0))
+    (_, turn) = await store.turns(KEY)
+    messages = [item.message for item in await store.of_turn(turn)]
+    (checked,) = [body for body in stored_bodies(turn, messages) if isinstance(body, AnswerChecked)]
+    assert [number["status"] for number in checked.numbers] == ["computed", "open"]
 
 
 async def test_small_talk_is_left_alone() -> None:

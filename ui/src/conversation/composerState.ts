@@ -12,6 +12,7 @@ import { Attachments } from "./attachments";
 import type { Conversation } from "./conversation";
 import { replaceOptions, type Attachment, type Draft, type Entry } from "./entry";
 import { tabStorage } from "./browserStorage";
+import { checksum, readSettledError, writeSettledError } from "./settledErrors";
 import type { Where } from "./preferences";
 
 export type Permission = "auto" | "ask" | "deny";
@@ -87,6 +88,7 @@ export class ComposerState {
   leaveOut(side: Side): void {
     this.off.value = new Set([...this.off.value, side]);
     this.wanted.value = new Set([...this.wanted.value].filter((other) => other !== side));
+    if (side === "error") this.#settleError(errorKey(this.conversation.notebook?.lastError?.value ?? null));
   }
 
   takeAlong(side: Side): void {
@@ -97,7 +99,12 @@ export class ComposerState {
   /** Stop sending the newest error with messages if the agent corrects its cell. */
   #settle({ cell }: { cell: string }): void {
     const newest = untracked(() => this.conversation.notebook?.lastError?.value ?? null);
-    if (newest && newest.id === cell) this.#settledError.value = errorKey(newest);
+    if (newest && newest.id === cell) this.#settleError(errorKey(newest));
+  }
+
+  #settleError(error: string): void {
+    this.#settledError.value = error;
+    writeSettledError(this.#at.key, error);
   }
 
   /** Edit the last message that was sent. The edited message replaces it on a new branch. */
@@ -137,7 +144,7 @@ export class ComposerState {
     const shown = { attached: kept.attached };
     const taken = await this.conversation.send(draft, shown).finally(() => (this.sending.value = false));
     if (taken) {
-      if (this.#goesOn(at)) this.#settledError.value = error;
+      if (this.#goesOn(at)) this.#settleError(error);
       this.off.value = new Set();
       this.wanted.value = new Set();
     } else if (!this.#goesOn(at)) {
@@ -272,7 +279,13 @@ export class ComposerState {
     const same = this.#goesOn(at) && (before.session === "" || id === "");
     this.#at = at;
     if (at.key === before.key) return;
-    if (!same) this.#settledError.value = "";
+    const settled = this.#settledError.peek();
+    if (same && settled) {
+      writeSettledError(before.key, "");
+      writeSettledError(at.key, settled);
+    } else {
+      this.#settledError.value = readSettledError(at.key);
+    }
     if (same && this.#draft) {
       tabStorage.write(before.key, "");
       tabStorage.write(at.key, this.#draft);
@@ -290,7 +303,8 @@ export class ComposerState {
   }
 }
 
-const errorKey = (cell: CellView | null): string => (cell ? JSON.stringify([cell.id, cell.source, cell.output]) : "");
+const errorKey = (cell: CellView | null): string =>
+  cell ? checksum(JSON.stringify([cell.id, cell.source, cell.output])) : "";
 
 const joined = (...texts: readonly string[]): string => texts.filter(Boolean).join("\n");
 

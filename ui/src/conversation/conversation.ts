@@ -198,9 +198,9 @@ export class Conversation {
     await this.reload(session.id);
   }
 
-  /** Stop a running turn, or return a queued message to the composer. */
-  async cancel(turn: string): Promise<void> {
-    await this.outgoing.cancel([turn]);
+  /** Return a queued message to the composer. */
+  async takeBack(entry: Entry): Promise<void> {
+    await this.outgoing.takeBack(entry);
   }
 
   /** Stop the running turn and remove the messages from the queue that this tab sent. */
@@ -374,7 +374,7 @@ export class Conversation {
     this.#growing.begin(turn, session, view, {
       told: () => known() || void this.#learn(turn, session),
       versioned: ({ replaces, branch }) => this.#replaced(replaces, branch, turn),
-      neverBegan: (error) => this.outgoing.giveBack(turn, error),
+      neverBegan: (end) => this.outgoing.giveBack(turn, end),
       endedEarly: () => void this.reload(session),
     });
   }

@@ -2,7 +2,7 @@
  * back. */
 import { batch, signal, type Signal } from "@preact/signals";
 import { ApiError, type Transport } from "../transport/transport";
-import type { ErrorBody } from "../wire/events";
+import type { Bodies } from "../wire/events";
 import type { Entry } from "./entry";
 import { tabStorage } from "./browserStorage";
 import { catchApiError } from "./catchApiError";
@@ -10,11 +10,15 @@ import { queuedEntries } from "./entryList";
 
 const SENT = "sent-turns"; // the key in `tabStorage`
 const MAX_SENT = 50;
+/** The reason with which a tab removes a message from the queue. It tells the other tabs that the message went there. */
+const TAKEN_BACK = "The message was taken back.";
 
 export class Outgoing {
   /** Messages that were stopped while queued, refused, or lost with their server. The composer takes them from here. */
   readonly unsent = signal<readonly Entry[]>([]);
-  /** Turns that this tab sent, or removed from the queue. */
+  /** Turns that this tab removed from the queue. */
+  readonly #removed = new Set<string>();
+  /** Turns that this tab sent. */
   readonly #mine = new Set(tabStorage.read(SENT).split(" "));
 
   constructor(
@@ -32,27 +36,35 @@ export class Outgoing {
   async stop(running: readonly Entry[]): Promise<void> {
     const queued = queuedEntries(running);
     const stopped = running.filter((entry) => !queued.includes(entry) || (!entry.cell && this.#mine.has(entry.id)));
-    await this.cancel(stopped.map(({ id }) => id));
+    await this.#cancel(stopped, queued);
+  }
+
+  /** Remove a queued message from the queue; its text returns to the message field of this tab. */
+  async takeBack(entry: Entry): Promise<void> {
+    await this.#cancel([entry], [entry]);
   }
 
   /** Cancel turns, the last one first: otherwise a queued turn would start when the turn before it is cancelled. */
-  async cancel(turns: readonly string[]): Promise<void> {
+  async #cancel(turns: readonly Entry[], queued: readonly Entry[]): Promise<void> {
     await catchApiError(this.failure, async () => {
-      for (const turn of [...turns].reverse()) {
-        this.#mine.add(turn);
-        await this.transport.request("POST", `turns/${turn}/cancel`, {});
+      for (const entry of [...turns].reverse()) {
+        this.#removed.add(entry.id);
+        const reason = queued.includes(entry) ? { reason: TAKEN_BACK } : {};
+        await this.transport.request("POST", `turns/${entry.id}/cancel`, reason);
       }
     });
   }
 
-  /** Remove the entry of a turn that the store does not have. If this tab sent the turn or removed it from the queue,
-   * its message goes to `unsent` and the error to `failure`. */
-  giveBack(turn: string, error: ErrorBody | null): void {
+  /** Remove the entry of a turn that the store does not have. If this tab removed the turn from the queue, its message
+   * goes to `unsent`. If this tab sent the turn and no other tab removed it, its message does so too, and the error
+   * goes to `failure`. */
+  giveBack(turn: string, { error, reason }: Pick<Bodies["turn.finished"], "error" | "reason">): void {
     const entry = this.entries.value.find(({ id }) => id === turn);
     if (!entry) return;
     batch(() => {
       this.entries.value = this.entries.value.filter((other) => other !== entry);
-      if (!this.#mine.has(turn)) return;
+      const returns = this.#removed.has(turn) || (this.#mine.has(turn) && reason !== TAKEN_BACK);
+      if (!returns) return;
       this.unsent.value = [...this.unsent.value, entry];
       if (error) this.failure.value = new ApiError(500, error);
     });

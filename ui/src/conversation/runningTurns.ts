@@ -3,7 +3,7 @@ import type { Signal } from "@preact/signals";
 import type { Close, Transport } from "../transport/transport";
 import { Frames } from "../turn/frameBatcher";
 import type { TurnView } from "../turn/turn";
-import type { Bodies, ErrorBody, TurnEvent } from "../wire/events";
+import type { Bodies, TurnEvent } from "../wire/events";
 
 /** Callbacks for what the conversation does on events of a turn, besides drawing them. */
 interface TurnObserver {
@@ -11,7 +11,7 @@ interface TurnObserver {
   told: () => void;
   versioned: (version: Bodies["turn.version"]) => void;
   /** The turn ended while it was queued, so the store does not have it. */
-  neverBegan: (error: ErrorBody | null) => void;
+  neverBegan: (end: Bodies["turn.finished"]) => void;
   /** The turn ended before the model was called. The store has its prompt, possibly on a branch without a
    * `turn.version` event. */
   endedEarly: () => void;
@@ -32,7 +32,7 @@ export class RunningTurns {
       if (event.type === "context") reached = "model";
       if (event.type === "context" || event.type === "queued") follower.told();
       if (event.type === "turn.version") follower.versioned(event.data);
-      if (event.type === "turn.finished" && reached === "queue") follower.neverBegan(event.data.error);
+      if (event.type === "turn.finished" && reached === "queue") follower.neverBegan(event.data);
       this.#frames.add(view, event);
       if (event.type === "turn.finished" && reached === "start") follower.endedEarly();
     };

@@ -20,6 +20,8 @@ export function serverText(text: string): string {
       return trans.__("another model is in use");
     case "stopped by the person":
       return trans.__("Stopped by you.");
+    case "The message was taken back.":
+      return trans.__("The message was taken back.");
     case "The server stopped while this turn was running.":
       return trans.__("The server stopped while this turn was running.");
     case "The server that ran this turn does not answer any more.":
@@ -208,11 +210,20 @@ function stageText(stage: string): string {
       return trans.__("warming up");
     case "thinking":
       return trans.__("thinking");
-    default: {
-      const [, programs] = /^comparing (\d+) programs$/.exec(stage) ?? [];
-      return programs ? trans.__("comparing %1 programs", programs) : stage;
-    }
+    default:
+      return programsText(stage) ?? stage;
   }
+}
+
+/** The stages of a call for which the model writes several programs, and of which one runs. */
+function programsText(stage: string): string | undefined {
+  const [, written] = /^writing (\d+) programs$/.exec(stage) ?? [];
+  if (written) return trans.__("writing %1 programs", written);
+  const [, first, last, all] = /^trying programs? (\d+)(?: to (\d+))? of (\d+) in a draft$/.exec(stage) ?? [];
+  if (!first || !all) return undefined;
+  return last
+    ? trans.__("trying programs %1 to %2 of %3 in a draft", first, last, all)
+    : trans.__("trying program %1 of %2 in a draft", first, all);
 }
 
 /** Why a turn ended without an answer, in sentences; empty for another turn. */

@@ -243,7 +243,7 @@ function Queue() {
             type="button"
             aria-label={trans.__("Take back: %1", askedText(entry.prompt))}
             title={trans.__("Return this message to the message field")}
-            onClick={() => void conversation.cancel(entry.id)}
+            onClick={() => void conversation.takeBack(entry)}
           >
             {trans.__("Take back")}
           </button>

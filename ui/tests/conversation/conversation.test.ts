@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
+import type { Entry } from "../../src/conversation/entry";
 import { Conversation } from "../../src/conversation/conversation";
 import { Desk } from "../../src/conversation/panelState";
 import { REGRET_MS, Sessions } from "../../src/conversation/sessions";
@@ -86,9 +87,9 @@ describe("a conversation", () => {
     expect(await conversation.send({ prompt: "one" })).toBe(true);
     expect(await conversation.send({ prompt: "two" })).toBe(true);
     expect(conversation.running.value.map((entry) => entry.prompt)).toEqual(["one", "two"]);
-    const waiting = conversation.running.value[1]?.id ?? "";
-    await conversation.cancel(waiting);
-    expect(server.asked("POST", `turns/${waiting}/cancel`)).toBe(1);
+    const waiting = conversation.running.value[1] as Entry;
+    await conversation.takeBack(waiting);
+    expect(server.asked("POST", `turns/${waiting.id}/cancel`)).toBe(1);
   });
 
   test("sends a message when the server knows the tools of its notebook", async () => {

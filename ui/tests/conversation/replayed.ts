@@ -137,11 +137,11 @@ export class Replayed implements Transport {
   }
 
   /** As the server does it: of a turn that has not begun nothing is stored. */
-  cancelWaiting(turn: string): void {
+  cancelWaiting(turn: string, reason = "stopped by the person"): void {
     this.waiting = this.waiting.filter((one) => one.turn !== turn);
     const data = {
       state: "cancelled",
-      reason: "stopped by you",
+      reason,
       rounds: 0,
       usage: {},
       error: null,
@@ -213,7 +213,8 @@ export class Replayed implements Transport {
       return { turn, session: this.session.id, title: "", created: false, stored: false };
     }
     const cancelled = /^turns\/(.+)\/cancel$/.exec(route ?? "")?.[1] ?? "";
-    if (this.waiting.some(({ turn }) => turn === cancelled)) this.cancelWaiting(cancelled);
+    if (this.waiting.some(({ turn }) => turn === cancelled))
+      this.cancelWaiting(cancelled, (body as { reason?: string }).reason);
     if (route === "binding") {
       const session = this.bound ? this.session : null;
       return { notebook: "rain.ipynb", session, model: MODEL, server: {}, notes: this.notes };

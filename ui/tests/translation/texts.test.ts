@@ -31,6 +31,7 @@ const NOT_SHOWN: Record<string, readonly string[]> = {
     "error of cell …", // shownTitle translates it
   ],
   "conversation/conversation.ts": ["session without a notebook"],
+  "conversation/outgoingMessages.ts": ["The message was taken back."], // serverText translates it
   "conversation/panelContext.ts": ["This component must be rendered inside of a panel.", "outside of a panel"],
   "conversation/preferences.ts": ["enter makes a new line"],
   "conversation/sessions.ts": ["no upload"],

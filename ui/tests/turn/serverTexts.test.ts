@@ -48,7 +48,12 @@ test("a screen reader hears the same sentences", () => {
 
 test.each([
   ["coder-1.5b: loading the weights", "coder-1.5b: die Gewichte werden geladen"],
-  ["coder-1.5b: comparing 8 programs", "coder-1.5b: 8 Programme werden verglichen"],
+  ["coder-1.5b: writing 4 programs", "coder-1.5b: 4 Programme werden geschrieben"],
+  ["coder-1.5b: trying program 2 of 3 in a draft", "coder-1.5b: Programm 2 von 3 wird in einem Entwurf ausprobiert"],
+  [
+    "coder-1.5b: trying programs 1 to 3 of 4 in a draft",
+    "coder-1.5b: Programme 1 bis 3 von 4 werden in einem Entwurf ausprobiert",
+  ],
   ["coder-1.5b: another stage", "coder-1.5b: another stage"],
   ["other people: use it. Wait", "other people: use it. Wait"],
 ])("what a turn waits for is said in the user's language: %s", (text, said) => {
