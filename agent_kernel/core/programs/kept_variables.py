@@ -65,10 +65,10 @@ def _narrows(statement: ast.stmt, name: str) -> bool:
 
 
 def _is_changed_later(program: ParsedProgram, statement: ast.Assign, name: str) -> bool:
-    """Return whether the program sets the variable, or a column of it, after the statement. It may then mean to change
-    the table."""
+    """Return whether the program sets a column of the variable after the statement. It may then mean to change the
+    table."""
     for node in program.nodes:
-        if not isinstance(node, ast.Name | ast.Subscript) or isinstance(node.ctx, ast.Load):
+        if not isinstance(node, ast.Subscript) or isinstance(node.ctx, ast.Load):
             continue
         root: ast.expr = node
         while isinstance(root, ast.Subscript | ast.Attribute):

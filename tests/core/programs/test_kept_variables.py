@@ -23,6 +23,11 @@ QUESTION = "What is the median speed of the trips longer than 5 km?"
             "print(f\"Of trips: {trips_selected['speed'].median():.2f}, {len(trips_selected)} trips\")",
         ),
         (
+            "trips = trips[trips['km'] > 5]\ntrips = trips.sort_values('km')\nprint(trips.head(5)['km'])",
+            "trips_selected = trips[trips['km'] > 5]\ntrips_selected = trips_selected.sort_values('km')\n"
+            "print(trips_selected.head(5)['km'])",
+        ),
+        (
             "note = 'a\x0cb'\ntrips = trips[trips['km'] > 5]\ntrips['speed'].median()",
             "note = 'a\x0cb'\ntrips_selected = trips[trips['km'] > 5]\ntrips_selected['speed'].median()",
         ),
