@@ -554,7 +554,7 @@ def test_the_magic_brings_nothing_of_the_core_into_a_kernel() -> None:
     loaded = {name for name in done.stdout.split() if (ROOT / f"{name.replace('.', '/')}.py").exists()}
     names = (
         "errors events file_facts.binary_table file_facts.column_types file_facts.delimited_text file_facts.json_table "
-        "file_facts.log_lines file_facts.quoted_text file_facts.row_amounts file_facts.table_keys "
+        "file_facts.log_lines file_facts.quoted_text file_facts.computed_columns file_facts.table_keys "
         "file_facts.text_columns file_facts.text_file file_facts.wide_table file_facts.workbook "
         "files invisible_characters messages programs.program_outcome programs.syntax_tree "
         "recent_entries version wire.framing wire.agent_cells wire.export_format wire.server_sent_events "

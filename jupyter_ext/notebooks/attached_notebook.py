@@ -17,7 +17,7 @@ from jupyter_core.utils import ensure_async
 from tornado.web import HTTPError
 
 from agent_kernel.core.errors import AgentKernelError, InvalidRequest, NotFound
-from agent_kernel.core.file_facts import row_amounts, text_columns
+from agent_kernel.core.file_facts import computed_columns, text_columns
 from agent_kernel.core.programs.program_outcome import TRIAL_TOOL
 from agent_kernel.core.protocols import ToolContext, ToolOutput
 from agent_kernel.core.turn_request import Note
@@ -263,7 +263,7 @@ def isolated_call(source: str, function: str, *arguments: object) -> str:
 @cache
 def _source() -> str:
     """Return the inspection modules as one source text, without their imports of each other."""
-    modules = (text_columns, row_amounts, variable_summary, inspection)
+    modules = (text_columns, computed_columns, variable_summary, inspection)
     return "\n".join(["from __future__ import annotations", *map(_portable, modules), ANSWER])
 
 

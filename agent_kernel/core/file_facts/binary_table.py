@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from agent_kernel.core.file_facts.quoted_text import one_line
 from agent_kernel.core.file_facts.text_file import (
     FileFacts,
-    amounts_of,
+    computed_columns_of,
     extension_of,
     reads_by,
 )
@@ -31,4 +31,6 @@ def parquet_facts(name: str, described: str, columns: Iterable[tuple[str, str]])
     """Return the facts about a parquet file. ``described`` states its numbers of rows and columns and lists the
     columns; ``columns`` has their names and types."""
     numbers = [label for label, kind in columns if ARROW_NUMBER.match(kind)]
-    return FileFacts("table", one_line(f"{reads_by_pandas(name)}, {described}"), conversions=amounts_of(name, numbers))
+    dates = [label for label, kind in columns if kind.startswith(("timestamp", "date"))]
+    computed = computed_columns_of(name, numbers, dates)
+    return FileFacts("table", one_line(f"{reads_by_pandas(name)}, {described}"), conversions=computed)

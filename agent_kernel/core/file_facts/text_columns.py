@@ -25,6 +25,15 @@ TIME = re.compile(r"\d{1,3}:[0-5]\d:[0-5]\d(?:\.\d+)?")
 """Matches a duration or a time of day with seconds: ``3:41:07``."""
 TRUTH_VALUES = frozenset({"y", "n", "yes", "no", "t", "f", "true", "false"})
 """Words that stand beside 0 and 1 in a column of truth values, so that they are not missing numbers."""
+UNITS: dict[str, dict[str, float]] = {
+    "kg": {"g": 0.001, "mg": 0.000001, "t": 1000},
+    "l": {"ml": 0.001, "cl": 0.01, "dl": 0.1, "hl": 100},
+    "m": {"mm": 0.001, "cm": 0.01, "km": 1000},
+    "min": {"s": 1 / 60, "sec": 1 / 60, "h": 60, "hr": 60, "hrs": 60, "mins": 1},
+    "kwh": {"wh": 0.001, "mwh": 1000},
+    "mb": {"kb": 0.001, "gb": 1000, "tb": 1_000_000},
+}
+"""Units in lower case to which numbers are converted, each with the other units and what one of them is in it."""
 DAY_AND_MONTH = re.compile(r"(?P<day>\d{1,2})[./-](?P<month>\d{1,2})[./-]\d{4}(?: \d{1,2}:\d\d(?::\d\d)?)?")
 
 
@@ -59,7 +68,11 @@ def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
     days = [match for text in texts if (match := DAY_AND_MONTH.fullmatch(text.strip())) and int(match["month"]) <= 12]
     folded = {text.strip().casefold() for text in texts}
     problem, line = "holds text", ""
-    if numbers := _numbers_from(place, texts, mixed=mixed):
+    if not mixed and (units := _units_of(texts)):
+        number = f"pd.to_numeric({place}.str.replace(r'[^\\d.-]', '', regex=True), errors='coerce')"
+        factor = f"{place}.str.extract(r'([A-Za-z]+)')[0].str.lower().map({units})"
+        problem, line = "holds several units", f"{name}_{next(iter(units))} = {number} * {factor}"
+    elif numbers := _numbers_from(place, texts, mixed=mixed):
         # "10%" becomes 10. The name tells the model and the user that it is not the fraction 0.1.
         line = f"{name}_{'percent' if any('%' in text for text in texts) else 'number'} = {numbers}"
     elif len(days) == len(texts) and any(int(match["day"]) > 12 or "." in match[0] for match in days):
@@ -71,6 +84,20 @@ def describe_conversion(frame: str, label: Any, cells: Sequence[Any]) -> str:
         lower = f"{place}.str.strip().str.lower()"
         line = f"{name}_true = {lower} == 'true'" if folded <= {"true", "false"} else f"{name}_lower = {lower}"
     return f"{place} {problem}. Convert it first: {line}" if line else ""
+
+
+def _units_of(texts: Sequence[str]) -> dict[str, float]:
+    """Return the units of numbers in several units of the same kind ("2.5 kg", "300 g"), each with what one of them is
+    in the first one; nothing if the texts are anything else. A comma may be a decimal sign, so texts with commas are
+    not such numbers."""
+    matches = [re.fullmatch(r"\s*-?\d+(?:\.\d+)?\s*([A-Za-z]+)\.?\s*", text) for text in texts]
+    found = {match[1].lower() for match in matches if match}
+    others = (text for text, match in zip(texts, matches, strict=True) if not match)
+    if len(found) < 2 or any(re.search(r"\d", text) for text in others):
+        return {}
+    kinds = ({unit: 1, **parts} for unit, parts in UNITS.items())
+    kind = next((kind for kind in kinds if found <= kind.keys()), {})
+    return {unit: factor for at, (unit, factor) in enumerate(kind.items()) if at == 0 or unit in found}
 
 
 def _are_times(texts: Sequence[str]) -> bool:

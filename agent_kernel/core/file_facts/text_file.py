@@ -24,11 +24,11 @@ from agent_kernel.core.file_facts.column_types import (
     has_several_forms,
     number_options,
 )
+from agent_kernel.core.file_facts.computed_columns import describe_amount, describe_duration
 from agent_kernel.core.file_facts.delimited_text import is_delimited, separator_of, title_lines
 from agent_kernel.core.file_facts.json_table import JsonTable, json_lines_table, json_table
 from agent_kernel.core.file_facts.log_lines import log_table
 from agent_kernel.core.file_facts.quoted_text import one_line, shorten
-from agent_kernel.core.file_facts.row_amounts import describe_amount
 from agent_kernel.core.file_facts.table_keys import KeyColumns, key_columns, table_name
 from agent_kernel.core.file_facts.text_columns import describe_conversion, pandas_names
 from agent_kernel.core.file_facts.wide_table import describe_wide_table
@@ -182,7 +182,7 @@ def _table_facts(name: str, head: FileHead, prompt: str) -> FileFacts:
         name, columns, [column if kind == "str" else [] for column, kind in zip(cells, kinds, strict=True)]
     )
     numbers = [label for label, kind in zip(columns, kinds, strict=True) if kind in NUMBERS]
-    conversions += [*amounts_of(name, numbers), *periods_of(name, columns, numbers)]
+    conversions += [*computed_columns_of(name, numbers, dates), *periods_of(name, columns, numbers)]
     # A small model sorts by dates also where the question asks for another order, if it is told of them.
     may_sort = head.whole and COMPARES_NEIGHBOURS.search(prompt)
     days = {label: column for label, column, kind in zip(columns, complete, kinds, strict=True) if kind == "date"}
@@ -271,7 +271,7 @@ def _json_table_facts(form: str, name: str, reads: str, table: JsonTable, *, who
     conversions = [f"{frame}[{column!r}] has a list in each row. {_explode(frame, column, table)}" for column in lists]
     numbers = [column for column, kind in table.kinds.items() if kind in NUMBERS]
     texts = [list(table.cells[column]) if kind == "str" else [] for column, kind in table.kinds.items()]
-    conversions += [*conversions_of(name, columns, texts), *amounts_of(name, numbers)]
+    conversions += [*conversions_of(name, columns, texts), *computed_columns_of(name, numbers)]
     count = f"{len(cells[0])} rows x " if whole else ""
     contents = f"{reads_by(reads)}, {count}{len(columns)} columns: {described}"
     return FileFacts(form, one_line(contents), first_lines, values, conversions)
@@ -328,11 +328,12 @@ def conversions_of(name: str, columns: Sequence[Any], cells: Sequence[Sequence[A
     ]
 
 
-def amounts_of(name: str, numbers: Sequence[Any]) -> list[str]:
-    """Return the line that says how code computes the amounts of the rows of a file, if there is one. ``numbers`` are
-    the columns with numbers. The line calls the table as ``conversions_of`` does."""
+def computed_columns_of(name: str, numbers: Sequence[Any], dates: Sequence[Any] = ()) -> list[str]:
+    """Return the lines that say how code computes the amounts and the durations of the rows of a file. ``numbers`` and
+    ``dates`` are the columns with numbers and with dates. The lines call the table as ``conversions_of`` does."""
     table = table_name(name)
-    return list(filter(None, [describe_amount(table, numbers) if table else ""]))
+    lines = [describe_amount(table, numbers), describe_duration(table, dates, numbers)] if table else []
+    return list(filter(None, lines))
 
 
 def periods_of(name: str, labels: Sequence[str], numbers: Sequence[str]) -> list[str]:

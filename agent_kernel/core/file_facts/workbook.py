@@ -22,7 +22,7 @@ from agent_kernel.core.file_facts.text_file import (
     NUMBERS,
     ROWS,
     FileFacts,
-    amounts_of,
+    computed_columns_of,
     conversions_of,
     periods_of,
 )
@@ -33,6 +33,8 @@ MAX_OTHERS = 5
 """Maximum number of sheets beside the first one whose columns are listed."""
 WHOLE_SHEET = 2_000
 """Sheets with at most this many rows are read whole. Only then are their rows counted and a row with totals found."""
+SAME_COLUMNS = 0.75
+"""Minimum share of common columns of sheets that are read as one table."""
 OF_SHEETS = re.compile(r"\bsheets? (?:per|for each|for every|of each) ([A-Za-z]\w{2,20})\b", re.IGNORECASE)
 """Finds what each sheet of a workbook is for."""
 TOTALS = re.compile(
@@ -74,8 +76,8 @@ class SheetTable(NamedTuple):
 
 def workbook_facts(name: str, sheets: Mapping[str, Sheet], prompt: str = "") -> FileFacts:
     """Return the facts about a workbook. ``sheets`` maps the names of its sheets to their rows. The facts describe the
-    sheet that ``prompt``, the question about the workbook, names, or else the first sheet with a table. Sheets with the
-    same columns as this sheet are described with it as one table, whose first column is the name of the sheet. The
+    sheet that ``prompt``, the question about the workbook, names, or else the first sheet with a table. Sheets with
+    the same columns as this sheet are described with it as one table, whose first column is the name of the sheet. The
     label of this column is what ``prompt`` says of the sheets ("one sheet per country"). ``name`` is the name by which
     code opens the workbook, which may have no sheet with cells."""
     tables = {sheet: _table_of(rows) for sheet, rows in list(sheets.items())[:MAX_SHEETS]}
@@ -84,7 +86,7 @@ def workbook_facts(name: str, sheets: Mapping[str, Sheet], prompt: str = "") -> 
     main = _main_sheet(tables, prompt)
     first = tables.pop(main)
     tables = {main: first, **tables}
-    alike = [sheet for sheet in sheets if sheet in tables and tables[sheet].labels == first.labels and first.labels]
+    alike = [sheet for sheet in sheets if sheet in tables and _have_same_columns(tables[sheet], first)]
     # Some sheets may not have been read.
     are_known = all(table.labels or table.whole for table in tables.values()) and len(sheets) <= MAX_SHEETS
     listed = f", sheets: {', '.join(map(shorten, dict.fromkeys([main, *sheets])))}"
@@ -92,13 +94,18 @@ def workbook_facts(name: str, sheets: Mapping[str, Sheet], prompt: str = "") -> 
     if len(alike) > 1 and are_known and are_read_alike:
         said = OF_SHEETS.search(prompt)
         wanted = said[1].lower() if said else "sheet"
-        label = wanted if wanted not in first.labels else "sheet_name"
-        rows = [[sheet, *row] for sheet in alike for row in tables[sheet].rows]
+        labels = list(dict.fromkeys(label for sheet in alike for label in tables[sheet].labels))
+        label = wanted if wanted not in labels else "sheet_name"
+        # pandas places the cells by the labels, whose order may differ.
+        cells = [
+            (sheet, dict(zip(tables[sheet].labels, row, strict=True))) for sheet in alike for row in tables[sheet].rows
+        ]
+        rows = [[sheet, *map(row.get, labels)] for sheet, row in cells]
         whole = all(tables[sheet].whole for sheet in alike)
         reads = first.reads(name, f"sheet_name={None if len(alike) == len(sheets) else alike}")
         reads = reads.replace("pd.", "pd.concat(pd.", 1)
         reads += f", names=[{label!r}]).reset_index({label!r}).reset_index(drop=True)"
-        return _facts(name, reads, SheetTable([label, *first.labels], rows, (), whole), listed)
+        return _facts(name, reads, SheetTable([label, *labels], rows, (), whole), listed)
     chosen = [] if main == next(iter(sheets)) else [f"sheet_name={main!r}"]
     facts = _facts(name, first.reads(name, *chosen), first, listed)
     others, keys = [], list(facts.keys)
@@ -107,6 +114,12 @@ def workbook_facts(name: str, sheets: Mapping[str, Sheet], prompt: str = "") -> 
         others.append(one_line(f"sheet {shorten(sheet)} {reads}: {', '.join(map(shorten, table.labels))}"))
         keys += _facts(name, reads, table, "", called=sheet).keys
     return facts._replace(values=[*facts.values, *others], keys=keys)
+
+
+def _have_same_columns(one: SheetTable, other: SheetTable) -> bool:
+    """Return whether the tables have the same columns, in any order, apart from a few that only one of them has."""
+    common, every = set(one.labels) & set(other.labels), set(one.labels) | set(other.labels)
+    return len(common) >= max(SAME_COLUMNS * len(every), 2) or (bool(every) and common == every)
 
 
 def is_sheet_named(sheet: str, question: str) -> bool:
@@ -141,7 +154,8 @@ def _facts(name: str, reads: str, table: SheetTable, listed: str, *, called: str
     values = [one_line(line) for line in describe_values(table.labels, cells, kinds)] if table.whole else []
     texts = [column if kind == "str" else [] for column, kind in zip(columns, kinds, strict=True)]
     numbers = [label for label, kind in zip(table.labels, kinds, strict=True) if kind in NUMBERS]
-    conversions = conversions_of(name, table.labels, texts) + amounts_of(name, numbers)
+    dates = [label for label, kind in zip(table.labels, kinds, strict=True) if kind == "date"]
+    conversions = conversions_of(name, table.labels, texts) + computed_columns_of(name, numbers, dates)
     conversions += periods_of(name, table.labels, numbers)
     keys = key_columns(called or name, table.labels, cells, kinds) if table.whole else []
     return FileFacts("table", contents, first_lines, values, conversions, keys)

@@ -21,6 +21,8 @@ from agent_kernel.core.programs.program_edits import (
 
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
 """Methods of a column whose argument ``inplace`` has no effect on its table."""
+RETURNS_COPY = IN_PLACE | {"dropna", "drop_duplicates", "drop", "rename", "astype", "reset_index", "set_index"}
+"""Methods that return a changed copy of a table or a column."""
 PER_HOUR = re.compile(r"(?:_|\b)(?:kmh|km_h|kph|mph|per_h(?:our)?)\b|kmh$", re.IGNORECASE)
 """Finds the unit in the name of a value per hour."""
 SHORT_TIMES = (
@@ -81,6 +83,19 @@ def dropped_gaps(program: ParsedProgram) -> Iterator[Edit]:
             column, table = program.source(target), program.source(target.value)
             if program.source(node.value) == f"{column}.dropna()":
                 yield (*program.span(node), f"{table} = {table}.dropna(subset=[{program.source(target.slice)}])")
+
+
+def discarded_results(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that assign the result of a statement such as ``t.dropna()`` to the table or the column. The last
+    statement of a program is excepted, because its result is shown."""
+    for node in program.statements[:-1]:
+        call = node.value if isinstance(node, ast.Expr) else None
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        place = call.func.value
+        is_place = isinstance(place, ast.Name) or is_column(place)
+        if is_place and call.func.attr in RETURNS_COPY and not any(one.arg == "inplace" for one in call.keywords):
+            yield (*program.span(call), f"{program.source(place)} = {program.source(call)}")
 
 
 def chained_assignment(program: ParsedProgram) -> Iterator[Edit]:

@@ -14,6 +14,8 @@ from agent_kernel.core.programs.program_edits import Edit, ParsedProgram
 MISTAKES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     # Since pandas 3 a column is a copy: ``t['a'].fillna(0, inplace=True)`` changes nothing.
     program_mistakes.in_place,
+    # ``t.dropna()`` returns a copy and changes nothing.
+    program_mistakes.discarded_results,
     # ``t['a'] = t['a'].dropna()`` changes nothing, because the values are assigned by the labels of their rows.
     program_mistakes.dropped_gaps,
     # As a column is a copy, ``t[t['a'] > 1]['b'] = 2`` changes nothing.

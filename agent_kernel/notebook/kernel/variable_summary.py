@@ -1,8 +1,8 @@
 """Describes the user's variables to the model: one fact per line, limited in size, never a whole value.
 
 Only values of well-known types are inspected. Others are named by their type, because ``str()`` or ``len()`` of an
-unknown object may take minutes or reveal secrets. Uses the standard library and ``text_columns`` only: the server sends
-the source of both files into kernels without this package.
+unknown object may take minutes or reveal secrets. Uses the standard library, ``text_columns`` and ``computed_columns``
+only: the server sends the source of these files into kernels without this package.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from agent_kernel.core.file_facts.row_amounts import describe_amount
+from agent_kernel.core.file_facts.computed_columns import describe_amount, describe_duration
 from agent_kernel.core.file_facts.text_columns import describe_conversion
 
 NAMED = "Variables"
@@ -206,7 +206,8 @@ def _frame(frame: Any, name: str) -> list[str]:
         if package(frame) == "pandas":
             lines += [line for label, column in named if (line := _conversion(name, label, column))]
             numbers = [label for label, column in named if str(column.dtype).lower().startswith(NUMBERS)]
-            lines += filter(None, [describe_amount(name, numbers)])
+            dates = [label for label, column in named if str(column.dtype).startswith("datetime")]
+            lines += filter(None, [describe_amount(name, numbers), describe_duration(name, dates, numbers)])
     return lines
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from agent_kernel.core.file_facts.text_columns import describe_conversion
+from agent_kernel.engines.local.tool_calling.code_fence_mistakes import find_missing_conversion
 
 
 @pytest.mark.parametrize(
@@ -63,3 +65,30 @@ def test_a_column_whose_name_is_no_name_of_a_variable_is_converted_under_one_tha
 @pytest.mark.parametrize("cells", [["10%", "0%"], ["12.5 %", "3 %", "none"], ["5%", "10"]])
 def test_the_numbers_of_percentages_have_a_name_that_says_so(cells: list[object]) -> None:
     assert "Convert it first: discount_percent = pd.to_numeric(" in describe_conversion("df", "discount", cells)
+
+
+@pytest.mark.parametrize(
+    ("cells", "name", "numbers"),
+    [
+        (["2.5 kg", "300g", "n/a"], "x_kg", [2.5, 0.3, None]),
+        (["1.5 L", "330 ml", "2 cl"], "x_l", [1.5, 0.33, 0.02]),
+        (["90 min", "2 h"], "x_min", [90, 120]),
+    ],
+)
+def test_numbers_in_several_units_of_one_kind_are_converted_to_one_unit(
+    cells: list[object], name: str, numbers: list[float | None]
+) -> None:
+    fact = describe_conversion("df", "x", cells)
+    names = {"pd": pd, "df": pd.DataFrame({"x": cells})}
+    missing = find_missing_conversion("print(df['x'].sum())", [fact])
+    assert missing is not None
+    assert missing.line.startswith(f"{name} = ")
+    exec(missing.line, names)
+    result = names[name]
+    assert isinstance(result, pd.Series)
+    assert [None if pd.isna(one) else round(one, 6) for one in result] == numbers
+
+
+@pytest.mark.parametrize("cells", [["2.5 kg", "300 ml"], ["2,5 kg", "300 g"], ["2.5 kg", "3 x 300 g"]])
+def test_other_units_are_not_converted(cells: list[object]) -> None:
+    assert "several units" not in describe_conversion("df", "x", cells)

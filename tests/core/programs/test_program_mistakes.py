@@ -28,6 +28,8 @@ def run(code: str) -> Any:
         ("for _ in 'x':\n    t['w'].clip(2, inplace=True)", "for _ in 'x':\n    t['w'] = t['w'].clip(2)"),
         ("t[t['w'] > 2]['v'] = 0", "t.loc[t['w'] > 2, 'v'] = 0"),
         ("t['v'] = t['v'].dropna()", "t = t.dropna(subset=['v'])"),
+        ("t.dropna(subset=['v'])\nx = 1", "t = t.dropna(subset=['v'])\nx = 1"),
+        ("t['v'].fillna(0)\nx = 1", "t['v'] = t['v'].fillna(0)\nx = 1"),
         ("t = t[t['v'] != None]", "t = t[t['v'].notna()]"),
         ("t.loc[t['v'] == np.nan, 'v'] = 0", "t.loc[t['v'].isna(), 'v'] = 0"),
         ("t['v'][t['w'] > 2] = 0", "t.loc[t['w'] > 2, 'v'] = 0"),

@@ -279,6 +279,20 @@ def test_labels_of_groups_are_repeated_if_nothing_else_is_missing(here: Path) ->
     assert with_codes == "groups = pd.read_excel('groups.xlsx', na_values=[-999]).ffill()\n"
 
 
+def test_sheets_with_the_same_columns_in_another_order_are_one_table(here: Path) -> None:
+    with pd.ExcelWriter("fees.xlsx") as book:
+        pd.DataFrame({"day": [1, 2], "who": ["Ada", "Bo"], "fee": [5, 7]}).to_excel(book, sheet_name="Jan", index=False)
+        frame = pd.DataFrame({"who": ["Bo"], "fee": [9], "day": [3], "note": ["late"]})
+        frame.to_excel(book, sheet_name="Feb", index=False)
+        pd.DataFrame({"who": ["Ada"], "phone": [123]}).to_excel(book, sheet_name="People", index=False)
+    told = describe_files("Who paid most in fees.xlsx?")
+    assert "3 rows x 5 columns: sheet str, day int64, who str, fee int64, note str, sheets: Jan, Feb, People" in told
+    names: dict[str, Any] = {"pd": pd}
+    exec(reading_lines("Who paid most in fees.xlsx?", [f"Files: {told}"], []), names)
+    assert names["fees"].groupby("who")["fee"].sum().to_dict() == {"Ada": 5, "Bo": 16}
+    assert list(names["fees"]) == ["sheet", "day", "who", "fee", "note"]
+
+
 def test_tables_with_a_common_key_are_described_with_their_merge(here: Path) -> None:
     pd.DataFrame({"recipe": ["a", "a", "b"], "item": ["rice ", "peas", "rice"], "grams": [50, 20, 10]}).to_csv(
         "my recipes.csv", index=False

@@ -33,10 +33,11 @@ LENGTH = re.compile(r"^(?:.*\bLength: (\d+).*|\[(\d+) rows x \d+ columns\])$", r
 """Matches the line in which pandas states the number of rows, if it prints only the first and the last rows."""
 CONVERSION = re.compile(
     r"^(?P<place>(?P<frame>[A-Za-z_]\w*)\['(?P<label>[^'\\\n]+)'\]) "
-    r"(?P<problem>holds text|has equal values in different (?:case or spaces|case|spaces))\. "
+    r"(?P<problem>holds text|holds several units|has equal values in different (?:case or spaces|case|spaces))\. "
     r"Convert it first: (?P<line>(?P<name>\w+) = (?:"
     r"pd\.to_numeric\((?P=place)(?:\.astype\(str\))?"
     r"(?:\.str\.replace\(r'\[\^\\d[.,]-\]', '', regex=True\)(?:\.str\.replace\(',', '\.'\))?)?, errors='coerce'\)"
+    r"(?: \* (?P=place)\.str\.extract\(r'\(\[A-Za-z\]\+\)'\)\[0\]\.str\.lower\(\)\.map\(\{[\w': ,.-]+\}\))?"
     r"|pd\.to_datetime\((?P=place), (?:dayfirst=True|format='[%/:\w ]+')\)"
     r"|pd\.to_timedelta\((?P=place)(?:, errors='coerce'\)|\)\.dt\.total_seconds\(\))"
     r"|(?P=place)\.str\.strip\(\)\.str\.lower\(\)(?: == 'true')?))$",
@@ -47,8 +48,8 @@ that ``describe_conversion`` makes match, because the description of a table als
 code to a program."""
 AMOUNTS = re.compile(
     r"^(?P<frame>[A-Za-z_]\w*) has no column of amounts \(revenue, sales, spending\)\. Compute it first: "
-    r"(?P<line>(?P=frame)\['amount'\] = "
-    r"(?P=frame)\['(?P<quantity>[^'\\\n]+)'\] \* (?P=frame)\['(?P<price>[^'\\\n]+)'\])$",
+    r"(?P<line>(?P=frame)\['(?P<name>amount)'\] = "
+    r"(?P=frame)\['(?P<first>[^'\\\n]+)'\] \* (?P=frame)\['(?P<second>[^'\\\n]+)'\])$",
     re.MULTILINE,
 )
 """Matches the line which states how code computes the amounts of the rows of a table. Like CONVERSION, it matches only
@@ -58,6 +59,23 @@ ASKS_FOR_AMOUNTS = re.compile(
     re.IGNORECASE,
 )
 """Finds words in a question that ask for amounts of money."""
+DURATIONS = re.compile(
+    r"^(?P<frame>[A-Za-z_]\w*) has no column of durations\. Compute it first: "
+    r"(?P<line>(?P=frame)\['(?P<name>days)'\] = "
+    r"\((?P=frame)\['(?P<first>[^'\\\n]+)'\] - (?P=frame)\['(?P<second>[^'\\\n]+)'\]\)"
+    r"\.dt\.total_seconds\(\) / 86400)$",
+    re.MULTILINE,
+)
+"""Matches what ``describe_duration`` makes."""
+ASKS_FOR_DURATIONS = re.compile(
+    r"\b(?:how long|durations?|slow(?:er|est|ly)?|fast(?:er|est)?|quick\w*|tak(?:es?|ing)|took|turnaround|lead time"
+    r"|(?:how many|number of|average|mean|median|most|fewest|more than|over|under|within|\d+) (?:\w+ )?(?:days|hours)"
+    r"|stays?|longest|shortest|wie lange|dauer\w*|tage)\b",
+    re.IGNORECASE,
+)
+"""Finds words in a question that ask how long something takes."""
+COMPUTED = ((AMOUNTS, ASKS_FOR_AMOUNTS), (DURATIONS, ASKS_FOR_DURATIONS))
+"""The facts about columns that code can compute, each with the questions for which it needs the column."""
 CONVERTS = re.compile(r"\bto_(?:numeric|datetime|timedelta)\b|\.(?:str|map|apply|replace|transform)\b|\bint\(")
 USES_NUMBERS = re.compile(
     r"\.(?:isna|isnull|notna|notnull|sum|mean|median|std|var|min|max|idxm\w+|quantile|describe|corr|cumsum|plot|hist"
@@ -72,8 +90,11 @@ IGNORES_CASE = re.compile(
     r"\.(?:lower|upper|title|capitalize|casefold|map|apply|replace|transform)\b|\bcase ?= ?False|IGNORECASE"
 )
 IGNORES_SPACES = re.compile(r"\.(?:l?strip|rstrip|split|contains|map|apply|replace|transform)\b")
+CONVERTS_UNITS = re.compile(r"\.map\(|\b(?:0\.001|1000|1e3|60|3600)\b")
+"""Finds code that converts the numbers of one unit to another."""
 CURES = {
     "holds text": (CONVERTS,),
+    "holds several units": (CONVERTS_UNITS,),
     "has equal values in different case": (IGNORES_CASE,),
     "has equal values in different spaces": (IGNORES_SPACES,),
     "has equal values in different case or spaces": (IGNORES_CASE, IGNORES_SPACES),
@@ -127,15 +148,17 @@ class MissingLine:
     is_named: bool
 
 
-def find_missing_amounts(code: str, hidden: Sequence[str], question: str) -> MissingLine | None:
-    """Return the line that computes the amounts of the rows of a table, if the question asks for amounts and ``code``
-    uses the table without its quantities or prices; otherwise None. ``hidden`` has the texts of the hidden context."""
-    if not ASKS_FOR_AMOUNTS.search(question):
-        return None
+def find_missing_column(code: str, hidden: Sequence[str], question: str) -> MissingLine | None:
+    """Return the line that computes the amounts or the durations of the rows of a table, if the question asks for them
+    and ``code`` uses the table without the columns from which they are computed; otherwise None. ``hidden`` has the
+    texts of the hidden context."""
+    facts = [pattern for pattern, asks in COMPUTED if asks.search(question)]
     names = names_in(code)
-    for fact in (match for text in hidden for match in AMOUNTS.finditer(text)):
-        if fact["frame"] in names and not (fact["quantity"] in code and fact["price"] in code):
-            return MissingLine(f"{fact['line']}\n", is_named=re.search(r"(['\"])amount\1|\.amount\b", code) is not None)
+    for fact in (match for pattern in facts for text in hidden for match in pattern.finditer(text)):
+        rest = re.sub(r"(?m)^\w+ = pd\.read_.*$", "", code)  # this line names the columns with dates
+        if fact["frame"] in names and not (fact["first"] in rest and fact["second"] in rest):
+            is_named = re.search(rf"(['\"]){fact['name']}\1|\.{fact['name']}\b(?!\()", rest) is not None
+            return MissingLine(f"{fact['line']}\n", is_named=is_named and ".dt.days" not in rest)
     return None
 
 
@@ -153,7 +176,7 @@ def find_missing_conversion(code: str, hidden: Sequence[str]) -> MissingLine | N
         # A model may also mistake the converted variable for a column of the table: packs['weight_number'].
         uses_column = re.compile(rf"(['\"]){label}(?:_\w+)?\1|\.{label}\b")
         lines = [text for text in code.splitlines() if frame in names and uses_column.search(text)]
-        uses = USES_NUMBERS if fact["problem"] == "holds text" else COMPARES
+        uses = USES_NUMBERS if fact["problem"].startswith("holds") else COMPARES
         converts = all(any(map(cure.search, lines)) for cure in CURES[fact["problem"]])
         if any(map(uses.search, lines)) and not converts and line not in code:
             return MissingLine(line, is_named=False)

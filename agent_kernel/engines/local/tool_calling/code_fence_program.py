@@ -19,7 +19,7 @@ from agent_kernel.engines.local.tool_calling import code_fence_prompt
 from agent_kernel.engines.local.tool_calling.code_fence_answer_form import unset_values, with_printed_values
 from agent_kernel.engines.local.tool_calling.code_fence_merge import find_missing_merge, find_missing_order
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
-    find_missing_amounts,
+    find_missing_column,
     find_missing_conversion,
     with_check,
 )
@@ -98,7 +98,7 @@ async def _converted_program(
             find_missing_merge(code, reading, turn.hidden)
             or find_missing_order(code, reading, turn.hidden)
             or find_missing_conversion(code, turn.hidden)
-            or find_missing_amounts(code, turn.hidden, turn.question)
+            or find_missing_column(code, turn.hidden, turn.question)
         )
         if conversion is None or finish != "stop" or attempt == MAX_CONVERSIONS:
             break

@@ -7,11 +7,11 @@ import textwrap
 import pandas as pd
 import pytest
 
-from agent_kernel.core.file_facts.row_amounts import describe_amount
+from agent_kernel.core.file_facts.computed_columns import describe_amount, describe_duration
 from agent_kernel.core.file_facts.text_columns import describe_conversion
 from agent_kernel.engines.local.tool_calling.code_fence_mistakes import (
     MissingLine,
-    find_missing_amounts,
+    find_missing_column,
     find_missing_conversion,
     surplus_rows,
     unchanged_function,
@@ -240,9 +240,9 @@ LINE = "o['amount'] = o['qty'] * o['unit_price']\n"
     "question", ["What is the revenue per city?", "Who spent the most?", "Wie hoch ist der Umsatz?"]
 )
 def test_a_program_that_sums_prices_lacks_the_amounts(question: str) -> None:
-    missing = find_missing_amounts("print(o.groupby('city')['unit_price'].sum())", [AMOUNTS], question)
+    missing = find_missing_column("print(o.groupby('city')['unit_price'].sum())", [AMOUNTS], question)
     assert missing == MissingLine(LINE, is_named=False)
-    missing = find_missing_amounts("print(o.groupby('city')['amount'].sum())", [AMOUNTS], question)
+    missing = find_missing_column("print(o.groupby('city')['amount'].sum())", [AMOUNTS], question)
     assert missing == MissingLine(LINE, is_named=True)
 
 
@@ -262,4 +262,25 @@ def test_a_program_that_sums_prices_lacks_the_amounts(question: str) -> None:
     ids=["uses both", "other question", "other table", "quoted data", "other code"],
 )
 def test_a_program_that_needs_no_amounts_lacks_none(question: str, code: str, facts: str) -> None:
-    assert find_missing_amounts(code, [facts], question) is None
+    assert find_missing_column(code, [facts], question) is None
+
+
+DURATIONS = f"Files: s.csv: CSV\n{describe_duration('s', ['sent', 'delivered'], [])}"
+DAYS = "s['days'] = (s['delivered'] - s['sent']).dt.total_seconds() / 86400\n"
+READS_DATES = "s = pd.read_csv('s.csv', parse_dates=['sent', 'delivered'])\n"
+
+
+@pytest.mark.parametrize(
+    ("question", "code", "expected"),
+    [
+        ("Which carrier is the slowest?", "print(s.groupby('carrier')['delivered'].mean())", False),
+        ("How long does it take?", "print(s['days'].mean())", True),
+        ("How many days on average?", "print((s['delivered'] - s['sent']).mean())", None),
+        ("How many were sent in May?", "print(len(s))", None),
+    ],
+)
+def test_a_program_about_how_long_something_takes_needs_the_durations(
+    question: str, code: str, expected: bool | None
+) -> None:
+    missing = find_missing_column(READS_DATES + code, [DURATIONS], question)
+    assert missing == (None if expected is None else MissingLine(DAYS, is_named=expected))
