@@ -115,6 +115,8 @@ class Drafts:
             try:
                 self._ensure_process()
             except DraftEnded as error:
+                if error.timeout:  # other programs may have kept the machine busy, so the next turn tries again
+                    return str(error)
                 self._unfit = str(error)
         return self._unfit
 

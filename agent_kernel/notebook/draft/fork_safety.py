@@ -20,6 +20,7 @@ from agent_kernel.notebook.draft import jail
 MAX_THREADS = 32
 """Limit of Python threads. Each may hold a lock that is never released in a fork."""
 RESERVE_MB = 256
+CGROUP = Path("/sys/fs/cgroup")
 NEVER = ("tensorflow", "jax", "mpi4py.MPI", "ray._raylet", "pyspark")
 """Libraries that start threads when imported, or that would communicate with the same external processes from the
 copy."""
@@ -112,10 +113,13 @@ def _memory_problem() -> str:
 
 
 def _cgroup_free() -> int | None:
-    """Return the free memory of the control group in KiB; None if the group has no limit."""
-    with contextlib.suppress(OSError, ValueError):
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-        return (int(limit) - int(Path("/sys/fs/cgroup/memory.current").read_text())) >> 10
+    """Return the free memory of the control group in KiB; None if the group has no limit. Files that the system keeps
+    in memory count as used, but the system gives their memory back."""
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+        lines = (CGROUP / "memory.stat").read_text().splitlines()
+        reclaimable = next(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        return (limit - used + reclaimable) >> 10
     return None
 
 

@@ -469,3 +469,20 @@ def test_a_draft_ends_with_its_kernel_however_that_ends(tmp_path: Path) -> None:
 def _last_words_of_processes() -> list[str]:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     return [line.split()[-1] for line in listed.splitlines() if line.split()]
+
+
+START_LATE = """
+from IPython.core.interactiveshell import InteractiveShell
+from agent_kernel.notebook.draft import draft, draft_process
+drafts = draft.Drafts(InteractiveShell.instance())
+draft_process.START_S, usual = 0, draft_process.START_S
+print(drafts.unfit())
+draft_process.START_S = usual
+print(repr(drafts.unfit()))
+drafts.drop()
+"""
+
+
+def test_a_copy_that_started_too_late_is_tried_again_for_the_next_turn() -> None:
+    done = subprocess.run([sys.executable, "-c", START_LATE], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines() == ["the copy of the kernel did not start", "''"]
