@@ -50,6 +50,8 @@ MISTAKES: tuple[Callable[[ParsedProgram], Iterator[Edit]], ...] = (
     program_mistakes.scaled_twice,
     # Tests of SciPy return nan for means: ``ttest_ind(a.mean(), b.mean())``.
     statistics_mistakes.samples_of_means,
+    # A correlation of pandas has no p-value: ``t['a'].corr(t['b']).pvalue``.
+    statistics_mistakes.probability_of_correlation,
     # Tests of SciPy return nan for a column with a missing value.
     statistics_mistakes.complete_samples,
     # In a test of two columns of a table, a row needs both values.

@@ -44,6 +44,8 @@ OF_OUTLIERS = re.compile(
 """Matches the name of a variable for a value of the outliers, such as ``mean_age_outliers``."""
 ADDING = frozenset({"append", "extend", "add", "update"})
 """Methods that add elements to a list or a set."""
+CORRELATION_TESTS = {"pearson": "pearsonr", "spearman": "spearmanr", "kendall": "kendalltau"}
+"""The methods of ``corr`` of pandas, each with SciPy's test."""
 BEFORE = re.compile(r"(?:\w+_)?before(?:_(?:mean|median|std|count|n|filling|imputation|removal|removing|cleaning))?")
 """Matches the name of a value that is computed before values are filled or removed."""
 REMOVES = "dropna|drop_duplicates|fillna"
@@ -239,6 +241,24 @@ def counted_before(program: ParsedProgram) -> Iterator[Edit]:
             first = program.span(earlier[0])[0]
             yield (start, min(end + 1, len(program.code)), "")
             yield (first, first, f"{code}\n")
+
+
+def probability_of_correlation(program: ParsedProgram) -> Iterator[Edit]:
+    """Yield edits that replace the p-value of a correlation of pandas, which is only a number, by that of SciPy's test:
+    ``r = t['a'].corr(t['b'])`` and later ``r.pvalue``."""
+    tests: dict[str, str] = {}
+    for target, value in program.assignments:
+        function = value.func if isinstance(value, ast.Call) else None
+        if isinstance(target, ast.Name) and isinstance(value, ast.Call) and isinstance(function, ast.Attribute):
+            methods = [ast.unparse(one.value).strip("'\"") for one in value.keywords if one.arg == "method"]
+            test = CORRELATION_TESTS.get(methods[0] if methods else "pearson")
+            if function.attr == "corr" and is_column(function.value) and len(value.args) == 1 and test:
+                pair = f"{program.source(function.value)}, {program.source(value.args[0])}"
+                tests[target.id] = f"stats.{test}({pair}).pvalue"
+    for node in program.expressions:
+        if isinstance(node, ast.Attribute) and node.attr in ("pvalue", "p_value"):
+            name = node.value.id if isinstance(node.value, ast.Name) else ""
+            yield from [(*program.span(node), tests[name])] if name in tests else []
 
 
 def computed_before(program: ParsedProgram) -> Iterator[Edit]:

@@ -234,3 +234,13 @@ def test_rows_with_a_missing_value_are_counted_once() -> None:
 )
 def test_a_sample_is_normal_if_the_p_value_is_large(code: str, meant: str) -> None:
     assert rewrite_mistakes(code) == (meant or code)
+
+
+@pytest.mark.parametrize(("option", "test"), [("", "pearsonr"), (", method='spearman'", "spearmanr")])
+def test_the_p_value_of_a_correlation_is_that_of_the_test(option: str, test: str) -> None:
+    code = f"r = t['v'].corr(t['w']{option})\nprint(f'{{r:.2f}}', r.pvalue)"
+    *before, last = rewrite_mistakes(code).splitlines()
+    assert code.splitlines()[0] in before
+    assert last.startswith(f"print(f'{{r:.2f}}', stats.{test}(")
+    assert last.endswith(").pvalue)")
+    assert rewrite_mistakes("r = f(t['v'])\nprint(r.pvalue)") == "r = f(t['v'])\nprint(r.pvalue)"
