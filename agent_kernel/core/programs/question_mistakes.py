@@ -167,7 +167,8 @@ def zeros_for_missing(program: ParsedProgram, question: str) -> Iterator[Edit]:
 
 def unrelated_gaps(program: ParsedProgram, question: str) -> Iterator[Edit]:
     """Yield edits that remove the labels in ``dropna(subset=[...])`` of columns that neither the question nor the rest
-    of the program names, unless the question may ask for complete rows."""
+    of the program names, unless the question may ask for complete rows. If no label is left, the columns that the
+    program uses take their place, unless the question is about missing values."""
     if COMPLETE_ROWS.search(question[:MAX_QUESTION]):
         return
     for call in program.nodes:
@@ -181,8 +182,12 @@ def unrelated_gaps(program: ParsedProgram, question: str) -> Iterator[Edit]:
                 if isinstance(label, ast.Constant)
                 and (program.code.count(repr(label.value)) > 1 or letters_of(str(label.value)) in letters_of(question))
             ]
-            if used and len(used) < len(labels):
-                yield (*program.span(subset), f"[{', '.join(map(program.source, used))}]")
+            kept = [program.source(one) for one in used]
+            table = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if not used and isinstance(table, ast.Name) and not ABOUT_MISSING.search(question[:MAX_QUESTION]):
+                kept = _labels_used(program, {table.id})
+            if kept and len(used) < len(labels):
+                yield (*program.span(subset), f"[{', '.join(kept)}]")
 
 
 def complete_table(program: ParsedProgram, question: str) -> Iterator[Edit]:

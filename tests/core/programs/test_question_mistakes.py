@@ -178,6 +178,9 @@ def test_rows_are_not_dropped_for_a_column_that_has_nothing_to_do_with_the_quest
     code = "t = t.dropna(subset={})\nprint(t['Miles_per_Gallon'].mean())"
     both = "['Miles_per_Gallon', 'Horsepower']"
     assert follow_question(code.format(both), question) == code.format(subset or both)
+    neither = code.format("['Weight']")
+    assert follow_question(neither, "Mean of the range?") == code.format("['Miles_per_Gallon']")
+    assert follow_question(neither, "Mean of the range where nothing is missing?") == neither
     other = code.format(both) + "\nprint(t['Horsepower'].max())"
     assert follow_question(other, question) == other
 
