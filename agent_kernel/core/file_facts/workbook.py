@@ -33,6 +33,11 @@ MAX_OTHERS = 5
 """Maximum number of sheets beside the first one whose columns are listed."""
 WHOLE_SHEET = 2_000
 """Sheets with at most this many rows are read whole. Only then are their rows counted and a row with totals found."""
+ORDINARY_WORD = re.compile(
+    r"totals?|sum|all|data|summary|overview|info|notes?|list|table|result\w*|report|average|count|daten|gesamt|übersicht",
+    re.IGNORECASE,
+)
+"""Matches names of sheets that a question may contain without meaning the sheet."""
 SAME_COLUMNS = 0.75
 """Minimum share of common columns of sheets that are read as one table."""
 OF_SHEETS = re.compile(r"\bsheets? (?:per|for each|for every|of each) ([A-Za-z]\w{2,20})\b", re.IGNORECASE)
@@ -123,14 +128,19 @@ def _have_same_columns(one: SheetTable, other: SheetTable) -> bool:
 
 
 def is_sheet_named(sheet: str, question: str) -> bool:
-    """Return whether the question contains the name of the sheet, in any case."""
-    return bool(re.search(rf"(?<!\w){re.escape(sheet)}(?!\w)", question, re.IGNORECASE))
+    """Return whether the question contains the name of the sheet, in any case, and not only in the name of a file."""
+    return bool(re.search(rf"(?<![\w/.-]){re.escape(sheet)}(?![\w/-]|\.\w)", question, re.IGNORECASE))
 
 
 def _main_sheet(tables: Mapping[str, SheetTable], prompt: str) -> str:
     """Return the first sheet that the prompt names; if it names none, the first one with rows and at least two labels;
     otherwise the first sheet."""
-    named = (sheet for sheet in tables if is_sheet_named(sheet, prompt))
+    speaks_of_sheets = re.search(r"\bsheets?\b", prompt, re.IGNORECASE)
+    named = (
+        sheet
+        for sheet in tables
+        if is_sheet_named(sheet, prompt) and (speaks_of_sheets or not ORDINARY_WORD.fullmatch(sheet))
+    )
     with_table = (
         sheet
         for sheet, table in tables.items()

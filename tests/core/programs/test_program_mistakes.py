@@ -29,7 +29,7 @@ def run(code: str) -> Any:
         ("t[t['w'] > 2]['v'] = 0", "t.loc[t['w'] > 2, 'v'] = 0"),
         ("t['v'] = t['v'].dropna()", "t = t.dropna(subset=['v'])"),
         ("t.dropna(subset=['v'])\nx = 1", "t = t.dropna(subset=['v'])\nx = 1"),
-        ("t['v'].fillna(0)\nx = 1", "t['v'] = t['v'].fillna(0)\nx = 1"),
+        ("t.rename(columns={'v': 'x'})\nx = 1", "t = t.rename(columns={'v': 'x'})\nx = 1"),
         ("t = t[t['v'] != None]", "t = t[t['v'].notna()]"),
         ("t.loc[t['v'] == np.nan, 'v'] = 0", "t.loc[t['v'].isna(), 'v'] = 0"),
         ("t['v'][t['w'] > 2] = 0", "t.loc[t['w'] > 2, 'v'] = 0"),

@@ -279,6 +279,14 @@ def test_labels_of_groups_are_repeated_if_nothing_else_is_missing(here: Path) ->
     assert with_codes == "groups = pd.read_excel('groups.xlsx', na_values=[-999]).ffill()\n"
 
 
+def test_an_ordinary_word_of_the_question_names_a_sheet_only_if_it_speaks_of_sheets(here: Path) -> None:
+    with pd.ExcelWriter("fees.xlsx") as book:
+        pd.DataFrame({"who": ["Ada", "Bo"], "fee": [5, 7]}).to_excel(book, sheet_name="Fees", index=False)
+        pd.DataFrame({"kind": ["fees"], "sum": [12], "mean": [6]}).to_excel(book, sheet_name="Total", index=False)
+    assert "columns: who str, fee int64" in describe_files("What is the total in fees.xlsx?")
+    assert "columns: kind str, sum int64" in describe_files("What is the mean on sheet Total of fees.xlsx?")
+
+
 def test_sheets_with_the_same_columns_in_another_order_are_one_table(here: Path) -> None:
     with pd.ExcelWriter("fees.xlsx") as book:
         pd.DataFrame({"day": [1, 2], "who": ["Ada", "Bo"], "fee": [5, 7]}).to_excel(book, sheet_name="Jan", index=False)
