@@ -185,7 +185,7 @@ def unrelated_gaps(program: ParsedProgram, question: str) -> Iterator[Edit]:
             kept = [program.source(one) for one in used]
             table = call.func.value if isinstance(call.func, ast.Attribute) else None
             if not used and isinstance(table, ast.Name) and not ABOUT_MISSING.search(question[:MAX_QUESTION]):
-                kept = _labels_used(program, {table.id})
+                kept = _labels_used(program, {table.id}, call)
             if kept and len(used) < len(labels):
                 yield (*program.span(subset), f"[{', '.join(kept)}]")
 
@@ -202,15 +202,19 @@ def complete_table(program: ParsedProgram, question: str) -> Iterator[Edit]:
         if not isinstance(call, ast.Call) or call.args or not isinstance(table, ast.Name):
             continue
         copies = {target.id for target, value in program.assignments if value is call and isinstance(target, ast.Name)}
-        labels = _labels_used(program, {table.id} | copies)
+        labels = _labels_used(program, {table.id} | copies, call)
         if labels and all(one.arg == "inplace" for one in call.keywords):
             subset = f"subset=[{', '.join(labels)}]"
             yield (*program.span(call), f"{table.id}.dropna({', '.join([subset, *program.arguments(call)])})")
 
 
-def _labels_used(program: ParsedProgram, tables: Collection[str]) -> list[str]:
+def _labels_used(program: ParsedProgram, tables: Collection[str], call: ast.Call) -> list[str]:
     """Return the source of each label of a column of ``tables`` that the program uses but does not set: ``t['a']``,
-    ``t[['a', 'b']]`` and ``t.groupby('a')['b']``."""
+    ``t[['a', 'b']]`` and ``t.groupby('a')['b']``. Return an empty list if one of the names becomes another table after
+    ``call``, which may have other columns."""
+    targets = (target for target, _ in program.assignments if isinstance(target, ast.Name) and target.id in tables)
+    if any(target.lineno > call.lineno for target in targets):
+        return []
     labels, stored = [], set()
     for node in program.expressions:
         if not isinstance(node, ast.Subscript):
@@ -261,7 +265,7 @@ def compared_durations(program: ParsedProgram, question: str) -> Iterator[Edit]:
         for node in program.expressions
         if isinstance(node, ast.Compare) and is_column(node.left)
         for number in node.comparators
-        if isinstance(number, ast.Constant) and isinstance(number.value, int | float)
+        if isinstance(number, ast.Constant) and type(number.value) in (int, float)
         if (unit := UNIT_OF_LABEL.search(str(ast.literal_eval(node.left.slice))))
     ]
     if len({unit for unit, _ in compared}) != 1:

@@ -135,6 +135,7 @@ def test_a_row_is_compared_with_the_one_before_it_of_the_same_group() -> None:
         ("t['len_s'] > 10800", "How many took over 3 hours?", ""),
         ("t['points'] > 4", "How many took over 3 hours?", ""),
         ("t['len_s'] > 0", "How many took over 3 hours?", ""),
+        ("t['len_s'] == True", "How many took over 3 hours?", ""),
         ("(t['len_s'] > 4) & (t['len_s'] < 5)", "How many took over 3 hours?", ""),
     ],
 )
@@ -151,6 +152,7 @@ def test_rows_with_a_gap_in_an_unused_column_count() -> None:
         ("t.dropna(inplace=True)\n", "t.dropna(subset=['a', 'b', 'c'], inplace=True)\n"),
         ("t = t.dropna()\n", "t = t.dropna(subset=['a', 'b', 'c'])\n"),
         ("u = v.dropna()\n", "u = v.dropna()\n"),
+        ("t = t.dropna()\nt = t.pivot()\n", "t = t.dropna()\nt = t.pivot()\n"),
         ("t = t.dropna(axis=1)\n", "t = t.dropna(axis=1)\n"),
     ):
         assert follow_question(code + after, "Mean of c?") == meant + after
