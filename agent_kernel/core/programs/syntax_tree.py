@@ -22,6 +22,18 @@ def parse_or_empty(code: str) -> ast.Module:
     return parse(code) or ast.Module([], [])
 
 
+def unexpected_indent(code: str) -> int:
+    """Return the number, from 1, of the first line with an unexpected indentation; 0 if the code has none or has
+    another mistake."""
+    try:
+        ast.parse(code)
+    except IndentationError as error:
+        return (error.lineno or 0) if error.msg == "unexpected indent" else 0
+    except UNPARSABLE:
+        return 0
+    return 0
+
+
 def names_in(code: str) -> set[str]:
     """Return the names of variables in plain Python; none if the code cannot be parsed."""
     return {node.id for node in ast.walk(parse_or_empty(code)) if isinstance(node, ast.Name)}

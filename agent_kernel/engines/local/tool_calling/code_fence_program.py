@@ -13,6 +13,7 @@ from agent_kernel.core.programs.program_edits import ParsedProgram
 from agent_kernel.core.programs.program_rules import follow_question, rewrite_mistakes
 from agent_kernel.core.programs.question_coverage import uncovered_sentences
 from agent_kernel.core.programs.question_mistakes import with_summed_column
+from agent_kernel.core.programs.syntax_tree import unexpected_indent
 from agent_kernel.engines.local.backend import DecodingOptions
 from agent_kernel.engines.local.decoding.completion import Completer, DecodedCompletion
 from agent_kernel.engines.local.tool_calling import code_fence_prompt
@@ -31,6 +32,8 @@ LOOP = "loop"
 """The reason for the end of decoding if the model writes the same line again and again."""
 MAX_EQUAL_LINES = 4
 """Number of equal lines in a program after which its decoding ends. They may be in different places."""
+MAX_INDENTED = 3
+"""Maximum number of lines of a program whose unexpected indentation is removed."""
 MIN_LINE = 30
 """Minimum number of characters of a line that counts for MAX_EQUAL_LINES. Shorter lines are often repeated for a good
 reason, such as ``count += 1`` in branches."""
@@ -130,7 +133,15 @@ def _repeats_itself(code: str) -> bool:
 
 
 def _without_indent(code: str) -> str:
-    """Return the code without the indentation that all lines share, and then without leading spaces in its first line.
-    A small model sometimes begins the block with a space, which Python refuses as an unexpected indent."""
+    """Return the code without the indentation that all lines share, and then without the leading spaces of at most
+    MAX_INDENTED lines that Python refuses as an unexpected indent. A small model sometimes begins a line with a
+    space."""
     code = textwrap.dedent(code)
-    return code.lstrip(" \t") if code[:1] in (" ", "\t") else code
+    code = code.lstrip(" \t") if code[:1] in (" ", "\t") else code
+    for _ in range(MAX_INDENTED):
+        lines, number = code.split("\n"), unexpected_indent(code)
+        if not 0 < number <= len(lines):
+            break
+        lines[number - 1] = lines[number - 1].lstrip(" \t")
+        code = "\n".join(lines)
+    return code

@@ -378,8 +378,10 @@ async def test_a_text_that_misses_the_data_becomes_code_where_the_notebook_has_a
     assert "".join(chunk.text for chunk in chunks if isinstance(chunk, TextChunk)) == ("" if runs_code else said)
 
 
-@pytest.mark.parametrize("written", [" x = 1\nprint(x)\n", "  x = 1\n  print(x)\n", "\tx = 1\nprint(x)\n"])
-async def test_a_program_whose_first_line_is_indented_begins_at_the_margin(written: str) -> None:
+@pytest.mark.parametrize(
+    "written", [" x = 1\nprint(x)\n", "  x = 1\n  print(x)\n", "\tx = 1\nprint(x)\n", "x = 1\n print(x)\n"]
+)
+async def test_a_program_with_an_unexpected_indentation_begins_at_the_margin(written: str) -> None:
     code, _, _ = await second_try(written)
     assert code == "x = 1\nprint(x)\n"
 
