@@ -1,4 +1,5 @@
-"""The panel recognises sentences of the server by their text; the server writes each one that the panel translates."""
+"""The panel recognises sentences of the server by their text. The server writes each one that the panel translates, or
+has it from the panel: the reason for which a message was taken back."""
 
 from __future__ import annotations
 
@@ -25,6 +26,8 @@ from tests.test_layers import ROOT
 
 PANEL = ROOT / "ui/src/turn/serverTexts.ts"
 SENTENCE = re.compile(r'case "([^"]+ [^"]+)":')
+REASONS = ROOT / "ui/src/conversation/outgoingMessages.ts"
+REASON = re.compile(r'^const TAKEN_BACK = "(.+)";$', re.MULTILINE)
 
 
 def test_each_sentence_of_the_server_that_the_panel_translates_is_one_that_the_server_writes() -> None:
@@ -41,6 +44,7 @@ def test_each_sentence_of_the_server_that_the_panel_translates_is_one_that_the_s
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     written |= {os.strerror(number) for number in errno.errorcode}
+    written |= set(REASON.findall(REASONS.read_text("utf-8")))
     assert sentences - written == set()
 
 

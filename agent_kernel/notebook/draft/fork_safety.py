@@ -39,7 +39,7 @@ def unsafe() -> str:
     loaded = next((name for name in NEVER if name in sys.modules), "")
     if loaded:
         return f"your kernel has loaded {loaded.partition('.')[0]}, which does not work in a copy"
-    return _device_problem() or _thread_problem() or _memory_problem()
+    return _device_problem() or _thread_problem() or memory_problem()
 
 
 def _device_problem() -> str:
@@ -101,7 +101,7 @@ def _unsafe_openmp(paths: Iterable[str]) -> str:
     return ""
 
 
-def _memory_problem() -> str:
+def memory_problem() -> str:
     """Return why there is too little memory for a fork, or "" if there is enough. A fork shares memory with the kernel
     until one of them writes to it."""
     used, free = read_kib("/proc/self/status", "VmRSS:"), read_kib("/proc/meminfo", "MemAvailable:")
