@@ -26,6 +26,7 @@ METHODS = tuple(
     (re.compile(words, re.IGNORECASE), re.compile(ways, re.IGNORECASE | re.DOTALL))
     for words, ways in (
         (r"\bmedian\b", r"median|quantile|percentile|describe|50%"),
+        (r"\b(?:high|larg|bigg|low|small)est total\b", r"\bsum\b|cumsum|\bagg\(|pivot|['\"]\w*total"),
         (r"\bstandard deviation\b", r"std|stdev|sqrt|describe|zscore|scale"),
         (r"\bcorrelat", r"corr|pearsonr|spearman|kendall|linregress|heatmap"),
         (r"\bz-?scores?\b", r"std|zscore|scale"),

@@ -331,8 +331,9 @@ def with_summed_column(code: str, question: str, facts: Sequence[str]) -> str:
     units"), or the column says how many things each row stands for, and the code does not use its sums otherwise.
     ``facts`` describe the tables and files of the question."""
     labels = column_labels(facts)
-    asked = [label for label in labels if re.search(rf"\b(?:most|fewest) {re.escape(label)}\b", question)]
-    if not asked and MOST.search(question[:MAX_QUESTION]):
+    words = question[:MAX_QUESTION]
+    asked = [label for label in labels if re.search(rf"\b(?:most|fewest) {re.escape(label)}\b", words, re.IGNORECASE)]
+    if not asked and MOST.search(words):
         asked = [label for label in labels if label.casefold() in NUMBERS_OF_THINGS]
     program = ParsedProgram(code)
     counts = [

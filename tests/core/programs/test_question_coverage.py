@@ -269,6 +269,11 @@ def test_two_demanded_values_are_not_the_same_expression() -> None:
             "t['sum'] = t['n'] * t['price']\nprint(t.groupby('city')['sum'].sum().idxmax())",
         ),
         (
+            "Which city had the highest total sales?",
+            "highest_total = t['price'].max()\nprint(t[t['price'] == highest_total]['city'])",
+            "print(t.groupby('city')['price'].sum().idxmax())",
+        ),
+        (
             "Which sale has the highest price?",
             "print(t.loc[t['price'].idxmin()])",
             "print(t.loc[t['price'].idxmax()])",

@@ -227,6 +227,13 @@ def test_an_accuracy_is_given_in_percent_if_the_question_asks_for_it(
     assert follow_question(code, question) == (code if expected is None else expected)
 
 
+def test_the_case_of_a_label_does_not_matter_for_the_most_of_it() -> None:
+    facts = ["Files: s.csv: CSV read by pd.read_csv('s.csv'), 9 rows x 2 columns: shop str, Units int64"]
+    code = "print(t['shop'].value_counts().idxmax())"
+    sums = "print(t.groupby('shop')['Units'].sum().sort_values(ascending=False).idxmax())"
+    assert with_summed_column(code, "which shop sold the most units?", facts) == sums
+
+
 def test_the_numbers_of_things_are_added_and_rows_without_such_a_column_are_counted() -> None:
     code = "print(t['ward'].value_counts().idxmax())"
     facts = "Files: t.csv: CSV read by pd.read_csv('t.csv'), 9 rows x 2 columns: ward str, {} int64"
