@@ -48,6 +48,7 @@ CORRELATION_TESTS = {"pearson": "pearsonr", "spearman": "spearmanr", "kendall": 
 """The methods of ``corr`` of pandas, each with SciPy's test."""
 BEFORE = re.compile(r"(?:\w+_)?before(?:_(?:mean|median|std|count|n|filling|imputation|removal|removing|cleaning))?")
 """Matches the name of a value that is computed before values are filled or removed."""
+ROUNDED = re.compile(r"round\((?P<value>.+), ?\d+\)")
 REMOVES = "dropna|drop_duplicates|fillna"
 """Methods of a table that remove rows or fill values."""
 COUNT = re.compile(
@@ -262,9 +263,11 @@ def probability_of_correlation(program: ParsedProgram) -> Iterator[Edit]:
 
 
 def computed_before(program: ParsedProgram) -> Iterator[Edit]:
-    """Yield edits that move a statement such as ``mean_before = t['a'].mean()`` before the first statement that fills
-    or removes values of this column or rows of this table."""
+    """Yield edits that move a statement such as ``mean_before = t['a'].mean()`` before the statement that fills or
+    removes values of this column or rows of this table. The name may also mean another change, so the program must
+    compute a value "after" in the same way, without a change between the two."""
     body = program.statements
+    sources = [program.source(one) for one in body]
     for at, node in enumerate(body):
         target = node.targets[0] if isinstance(node, ast.Assign) else None
         if not isinstance(node, ast.Assign) or not isinstance(target, ast.Name) or not BEFORE.fullmatch(target.id):
@@ -275,16 +278,24 @@ def computed_before(program: ParsedProgram) -> Iterator[Edit]:
         if len(columns) != 1 or len(names) != 1:
             continue
         column, table = (re.escape(next(iter(one))) for one in (columns, names))
-        change = (
+        sets = re.compile(rf"(?:{column}|{table}) ?= .*|{table}\.\w+\(.*\binplace ?= ?True\)", re.DOTALL)
+        removes = re.compile(
             rf"{column} ?= ?{column}\.(?:{FILLS})\(.*|{table} ?= ?{table}\.(?:{REMOVES})\(.*"
-            rf"|{table}\.(?:{REMOVES})\(.*\binplace ?= ?True\)"
+            rf"|{table}\.(?:{REMOVES})\(.*\binplace ?= ?True\)",
+            re.DOTALL,
         )
-        earlier = [one for one in body[:at] if re.fullmatch(change, program.source(one), re.DOTALL)]
-        if earlier:
+        rounded = ROUNDED.fullmatch(program.source(node.value))
+        same = re.escape(rounded["value"] if rounded else program.source(node.value))
+        twin = re.compile(rf"\w*after\w* ?= ?(?:{same}|round\({same}, ?\d+\))")
+        changes = [number for number, text in enumerate(sources) if sets.fullmatch(text)]
+        before = max((number for number in changes if number < at), default=-1)
+        after = next((number for number, text in enumerate(sources) if number > at and twin.fullmatch(text)), -1)
+        is_between = any(at < number < after for number in changes)
+        if before >= 0 and after >= 0 and not is_between and removes.fullmatch(sources[before]):
             start, end = program.span(node)
-            first = program.span(earlier[0])[0]
+            first = program.span(body[before])[0]
             yield (start, min(end + 1, len(program.code)), "")
-            yield (first, first, f"{program.source(node)}\n")
+            yield (first, first, f"{sources[at]}\n")
 
 
 def coefficients(program: ParsedProgram) -> Iterator[Edit]:

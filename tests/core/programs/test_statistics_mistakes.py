@@ -151,8 +151,8 @@ def test_a_value_of_the_outliers_is_not_that_of_the_other_rows(code: str, meant:
             "mean_before = round(t['v'].mean(), 2)\nt['v'] = t['v'].fillna(0)\nmean_after = t['v'].mean()\n",
         ),
         (
-            "t = t.dropna(subset=['v'])\nstd_before = t['v'].std()\n",
-            "std_before = t['v'].std()\nt = t.dropna(subset=['v'])\n",
+            "t = t.dropna(subset=['v'])\nstd_before = t['v'].std()\nstd_after = t['v'].std()\n",
+            "std_before = t['v'].std()\nt = t.dropna(subset=['v'])\nstd_after = t['v'].std()\n",
         ),
     ],
 )
@@ -171,6 +171,10 @@ def test_what_is_removed_is_counted_before(code: str, meant: str) -> None:
         "t = t.dropna()\nx = 2\nmean_before = t['v'].mean() * x\n",
         "t['w'] = t['w'].fillna(0)\nmean_before = t['v'].mean()\n",
         "t = t[t['w'] > 1]\nmean_before = t['v'].mean()\n",
+        # The mean before the outliers are removed, not before the rows with gaps are.
+        "t = t.dropna()\nmean_before = t['v'].mean()\nt = t[t['v'] < 9]\nmean_after = t['v'].mean()\n",
+        "t = t.dropna()\nmean_before = t['v'].mean()\nmean_after = t[t['v'] < 9]['v'].mean()\n",
+        "t = t.dropna()\nt['v'] = t['w'] - 1\nmean_before = t['v'].mean()\nmean_after = t['v'].mean()\n",
         "t = t.drop_duplicates()\nduplicates_left = t.duplicated().sum()\n",
     ],
 )
