@@ -7,6 +7,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from agent_kernel.core.programs.syntax_tree import parse
+
 MAX_QUESTION = 4_000
 """Maximum number of characters of a question that are searched."""
 COLUMNS = re.compile(r"\d+ rows x \d+ columns: ([^\n]+)")
@@ -20,6 +22,7 @@ WIDE_TABLE = re.compile(
 )
 """Matches the fact that the columns of a table are periods."""
 FORM_OF_TABLE = re.compile(r"\b(?:long|melt\w*|reshape\w*|unpivot\w*|tidy|wide|pivot\w*|transpos\w*)\b", re.IGNORECASE)
+"""Finds words with which a question asks for a form of the table itself."""
 MIN_VALUE = 4
 """A value with fewer characters is often an ordinary word of a question."""
 
@@ -55,13 +58,13 @@ def long_table(question: str, table: str, facts: Sequence[str]) -> str:
     """Return the lines that make a table with one row for each period of ``table``, whose columns are the periods
     according to the texts ``facts``. Return an empty string if they are not, or if the question names one of these
     columns or asks for a form of the table."""
+    question = question[:MAX_QUESTION]
     if FORM_OF_TABLE.search(question):
         return ""
     found = [match for text in facts for match in WIDE_TABLE.finditer(text)]
     for match in (match for match in found if match["table"] == table or len(found) == 1):
-        try:
-            labels, others = ast.literal_eval(match["labels"]), ast.literal_eval(match["others"])
-        except (ValueError, SyntaxError):
+        labels, others = _texts_in(match["labels"]), _texts_in(match["others"])
+        if not labels or not others:
             return ""
         # The word "may" is rarely the month.
         if any(re.search(rf"(?<!\w){re.escape(one)}(?!\w)", question, 0 if one == "May" else re.I) for one in labels):
@@ -75,6 +78,16 @@ def long_table(question: str, table: str, facts: Sequence[str]) -> str:
         column = f"{name}[{period!r}]"
         return f"{line}\n{column} = pd.Categorical({column}, {column}.unique(), ordered=True)\n"
     return ""
+
+
+def _texts_in(code: str) -> list[str]:
+    """Return the texts of a list that is written as Python code; an empty list for any other code. The code may be a
+    quotation of data."""
+    tree = parse(code)
+    statement = tree.body[0] if tree is not None and len(tree.body) == 1 else None
+    elements = statement.value.elts if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.List) else []
+    texts = [one.value for one in elements if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return texts if len(texts) == len(elements) else []
 
 
 def word_for(text: str, value: str) -> str:

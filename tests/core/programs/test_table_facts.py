@@ -49,6 +49,8 @@ def test_a_table_with_one_column_for_each_period_gets_one_row_for_each() -> None
         ("Which month?", "costs", [WIDE, WIDE.replace("sales", "other")]),
         ("Which month?", "sales", ["    " + WIDE]),
         ("Which month?", "sales", [WIDE.replace("'Feb'", "__import__('os')")]),
+        ("Which month?", "sales", [WIDE.replace("'Feb'", "2")]),
+        ("Which month?", "sales", [WIDE.replace("['value', 'shop']", "[" * 200 + "]" * 200)]),
     ],
     ids=[
         "a month in lower case",
@@ -56,7 +58,9 @@ def test_a_table_with_one_column_for_each_period_gets_one_row_for_each() -> None
         "a form of the table",
         "another table",
         "a line of a file",
-        "no list of texts",
+        "a call",
+        "a number",
+        "a deep list",
     ],
 )
 def test_no_long_table_is_made(question: str, table: str, facts: list[str]) -> None:
