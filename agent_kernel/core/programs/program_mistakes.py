@@ -22,8 +22,8 @@ from agent_kernel.core.programs.program_edits import (
 IN_PLACE = frozenset({"fillna", "replace", "clip", "ffill", "bfill", "interpolate", "where", "mask"})
 """Methods of a column whose argument ``inplace`` has no effect on its table."""
 RETURNS_COPY = frozenset({"dropna", "drop_duplicates", "rename", "astype"})
-"""Methods that return a changed copy of a table or a column. ``fillna`` is left out: without its result, a mean is
-mostly what the question asks for."""
+"""Methods that return a changed copy of a table or a column. ``fillna`` is left out: a program that fills
+missing values without being asked to computes another mean."""
 PER_HOUR = re.compile(r"(?:_|\b)(?:kmh|km_h|kph|mph|per_h(?:our)?)\b|kmh$", re.IGNORECASE)
 """Finds the unit in the name of a value per hour."""
 SHORT_TIMES = (

@@ -16,6 +16,7 @@ from agent_kernel.core.programs.answer_form import SLOT, slots_of
 from agent_kernel.core.programs.method_examples import QUARTER
 from agent_kernel.core.programs.program_edits import ParsedProgram, is_column, is_condition, is_label, letters_of
 from agent_kernel.core.programs.program_repair import CONVERTED
+from agent_kernel.core.programs.question_mistakes import OF_THE_SAME
 from agent_kernel.core.programs.table_facts import MAX_QUESTION, MIN_VALUE, column_labels, column_values, word_for
 
 MAX_SENTENCE = 240
@@ -123,8 +124,6 @@ SELECTS = re.compile(r"~|<|!=|\bdrop\(|isin|between|query|clip|mask|where|loc\["
 IN_WHICH = re.compile(r"\b(?:in|on|at) which (\w+)(?:(?:,| and| or) (\w+))?", re.IGNORECASE)
 """Matches a question such as "in which year or month" a value is largest. The groups are the names of the columns whose
 values are the answer."""
-OF_THE_SAME = re.compile(r"\b(?:of|for|by|within) the same \w+", re.IGNORECASE)
-"""Finds a sentence that asks for a comparison of rows within the same group."""
 NEIGHBOURS = re.compile(r"\.(?:shift|pct_change|diff)\(")
 IN_GROUPS = re.compile(
     r"groupby|pivot|crosstab|resample|value_counts|unique|\bfor \w+|Counter|apply|transform|hue=|by=|facet|ols\("

@@ -53,7 +53,7 @@ COMPLETE_ROWS = re.compile(
 """Finds words with which a question may ask for rows that have a value in each column, and not only in the columns that
 it lists ("in any of these columns")."""
 OF_THE_SAME = re.compile(r"\b(?:of|for|by|within) the same (\w+)", re.IGNORECASE)
-"""Finds a question about neighbouring rows with the same value in a column."""
+"""Finds a question about rows with the same value in a column, which the group names."""
 SECONDS_OF = {"ms": 0.001, "s": 1, "sec": 1, "min": 60, "h": 3600, "hr": 3600, "hour": 3600, "day": 86_400}
 """Seconds of the units of time in labels and questions, without the ending of the plural."""
 UNIT_OF_LABEL = re.compile(r"[_( ](ms|s|sec|min|h|hr|hour|day)(?:ond|ute)?s?\)?$", re.IGNORECASE)
