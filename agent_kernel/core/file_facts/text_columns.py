@@ -29,7 +29,7 @@ UNITS: dict[str, dict[str, float]] = {
     "kg": {"g": 0.001, "mg": 0.000001, "t": 1000},
     "l": {"ml": 0.001, "cl": 0.01, "dl": 0.1, "hl": 100},
     "m": {"mm": 0.001, "cm": 0.01, "km": 1000},
-    "min": {"s": 1 / 60, "sec": 1 / 60, "h": 60, "hr": 60, "hrs": 60, "mins": 1},
+    "min": {"s": 1 / 60, "sec": 1 / 60, "h": 60, "hr": 60, "hrs": 60, "hour": 60, "hours": 60, "mins": 1, "minutes": 1},
     "kwh": {"wh": 0.001, "mwh": 1000},
     "mb": {"kb": 0.001, "gb": 1000, "tb": 1_000_000},
 }
@@ -90,7 +90,7 @@ def _units_of(texts: Sequence[str]) -> dict[str, float]:
     """Return the units of numbers in several units of the same kind ("2.5 kg", "300 g"), each with what one of them is
     in the first one; nothing if the texts are anything else. A comma may be a decimal sign, so texts with commas are
     not such numbers."""
-    matches = [re.fullmatch(r"\s*-?\d+(?:\.\d+)?\s*([A-Za-z]+)\.?\s*", text) for text in texts]
+    matches = [re.fullmatch(r"\s*-?\d+(?:\.\d+)?\s*([A-Za-z]+)\s*", text) for text in texts]
     found = {match[1].lower() for match in matches if match}
     others = (text for text, match in zip(texts, matches, strict=True) if not match)
     if len(found) < 2 or any(re.search(r"\d", text) for text in others):

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 MIN_PERIODS = 3
 """Minimum number of columns with periods, without which a table is not wide."""
 MAX_PERIODS = 60
+"""Maximum number of columns with periods. The line of code names each of them."""
 MONTHS = (
     r"jan(?:uary|uar|vier)?|feb(?:ruary|ruar)?|f[ée]v(?:rier)?|mar(?:ch|s)?|märz?|mrz|apr(?:il)?|avr(?:il)?|may|mai|june?|juni?"
     r"|juin|july?|juli|juil(?:let)?|aug(?:ust)?|ao[uû]t|sept?(?:ember|embre)?|o[ck]t(?:ober|obre)?|nov(?:ember|embre)?"

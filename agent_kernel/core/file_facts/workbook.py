@@ -34,7 +34,7 @@ MAX_OTHERS = 5
 WHOLE_SHEET = 2_000
 """Sheets with at most this many rows are read whole. Only then are their rows counted and a row with totals found."""
 ORDINARY_WORD = re.compile(
-    r"totals?|sum|all|data|summary|overview|info|notes?|list|table|result\w*|report|average|count|daten|gesamt|übersicht",
+    r"\w{1,2}|totals?|sum|all|data|summary|overview|info|notes?|list|table|result\w*|report|average|count|daten|gesamt|übersicht",
     re.IGNORECASE,
 )
 """Matches names of sheets that a question may contain without meaning the sheet."""

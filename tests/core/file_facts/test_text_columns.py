@@ -72,7 +72,7 @@ def test_the_numbers_of_percentages_have_a_name_that_says_so(cells: list[object]
     [
         (["2.5 kg", "300g", "n/a"], "x_kg", [2.5, 0.3, None]),
         (["1.5 L", "330 ml", "2 cl"], "x_l", [1.5, 0.33, 0.02]),
-        (["90 min", "2 h"], "x_min", [90, 120]),
+        (["90 min", "2 h", "1.5 hours"], "x_min", [90, 120, 90]),
     ],
 )
 def test_numbers_in_several_units_of_one_kind_are_converted_to_one_unit(
@@ -89,6 +89,8 @@ def test_numbers_in_several_units_of_one_kind_are_converted_to_one_unit(
     assert [None if pd.isna(one) else round(one, 6) for one in result] == numbers
 
 
-@pytest.mark.parametrize("cells", [["2.5 kg", "300 ml"], ["2,5 kg", "300 g"], ["2.5 kg", "3 x 300 g"]])
+@pytest.mark.parametrize(
+    "cells", [["2.5 kg", "300 ml"], ["2,5 kg", "300 g"], ["2.5 kg", "3 x 300 g"], ["2.5 kg.", "300 g."]]
+)
 def test_other_units_are_not_converted(cells: list[object]) -> None:
     assert "several units" not in describe_conversion("df", "x", cells)

@@ -56,6 +56,12 @@ def test_a_data_frame_is_told_by_size_columns_first_row_ranges_and_categories() 
     assert facts == ["date: from 2012-01-01 00:00:00 to 2012-01-02 00:00:00", "weather values: drizzle, rain"]
 
 
+def test_a_data_frame_with_a_start_and_an_end_is_told_with_the_days_between_them() -> None:
+    days = pd.to_datetime(["2025-03-01", "2025-03-04"])
+    text = summary("stays", pd.DataFrame({"admission": days, "discharge": days + pd.Timedelta(days=2)}))
+    assert text.endswith("stays['days'] = (stays['discharge'] - stays['admission']).dt.total_seconds() / 86400")
+
+
 def test_a_data_frame_with_quantities_and_prices_is_told_with_the_product() -> None:
     text = summary("orders", pd.DataFrame({"quantity": [2, 3], "unit_price": [1.5, 2.0], "country": ["FR", "DE"]}))
     assert text.endswith("Compute it first: orders['amount'] = orders['quantity'] * orders['unit_price']")

@@ -283,7 +283,8 @@ def test_an_ordinary_word_of_the_question_names_a_sheet_only_if_it_speaks_of_she
     with pd.ExcelWriter("fees.xlsx") as book:
         pd.DataFrame({"who": ["Ada", "Bo"], "fee": [5, 7]}).to_excel(book, sheet_name="Fees", index=False)
         pd.DataFrame({"kind": ["fees"], "sum": [12], "mean": [6]}).to_excel(book, sheet_name="Total", index=False)
-    assert "columns: who str, fee int64" in describe_files("What is the total in fees.xlsx?")
+        pd.DataFrame({"code": ["x"], "count": [1]}).to_excel(book, sheet_name="A", index=False)
+    assert "columns: who str, fee int64" in describe_files("What is a total in fees.xlsx?")
     assert "columns: kind str, sum int64" in describe_files("What is the mean on sheet Total of fees.xlsx?")
 
 
@@ -423,6 +424,19 @@ def test_a_table_with_quantities_and_prices_is_told_with_the_product(here: Path,
     writers[name.rpartition(".")[2]](name, index=False)
     fact = describe_files(f"What is the revenue in {name!r}?").splitlines()[-1]
     assert fact.endswith("Compute it first: my_sales['amount'] = my_sales['quantity'] * my_sales['unit_price']")
+
+
+@pytest.mark.parametrize("name", ["stays.csv", "stays.xlsx", "stays.parquet"])
+def test_a_table_with_a_start_and_an_end_is_told_with_the_days_between_them(here: Path, name: str) -> None:
+    days = pd.to_datetime(["2025-03-01", "2025-03-04"])
+    table = pd.DataFrame({"admission": days, "discharge": days + pd.Timedelta(days=2)})
+    writers = {"csv": table.to_csv, "xlsx": table.to_excel, "parquet": table.to_parquet}
+    writers[name.rpartition(".")[2]](name, index=False)
+    told = describe_files(f"How long are the stays in {name!r}?")
+    names: dict[str, Any] = {"pd": pd}
+    exec(reading_lines(f"How long are the stays in {name!r}?", [f"Files: {told}"], []), names)
+    exec(told.rpartition("Compute it first: ")[2], names)
+    assert names["stays"]["days"].to_list() == [2.0, 2.0]
 
 
 @pytest.mark.parametrize("name", ["a.xlsx", "a.parquet"])
