@@ -115,10 +115,10 @@ def memory_problem() -> str:
 def _cgroup_free() -> int | None:
     """Return the free memory of the control group in KiB; None if the group has no limit. Files that the system keeps
     in memory count as used, but the system gives their memory back."""
-    with contextlib.suppress(OSError, ValueError, StopIteration):
+    with contextlib.suppress(OSError, ValueError):
         limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
         lines = (CGROUP / "memory.stat").read_text().splitlines()
-        reclaimable = next(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))
+        reclaimable = next((int(line.split()[1]) for line in lines if line.startswith("inactive_file ")), 0)
         return (limit - used + reclaimable) >> 10
     return None
 
