@@ -25,8 +25,8 @@ def token_check(handler: AgentHandler) -> Callable[[], Awaitable[bool]] | None:
 
 
 async def _is_token_valid(handler: AgentHandler) -> bool:
-    """A hub or a shared database that does not answer, as while it restarts, ends no stream: the next check after that
-    decides."""
+    """Return whether the token of the caller would be accepted now, for the same user. If a hub or a shared database
+    does not answer, as while it restarts, return True: the next check decides."""
     caller = handler.caller
     if caller.token is not None:
         try:
