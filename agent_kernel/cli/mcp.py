@@ -58,7 +58,7 @@ def _row(connection: Any, timeout_s: float) -> dict[str, Any]:
     return {
         "name": server.name,
         "state": "ok" if listing is not None else "failed",
-        "where": server.shown,
+        "where": server.public_address,
         "tools": [tool.name for tool in listing.tools] if listing else [],
         "problem": "" if listing else connection.problem or late,
     }

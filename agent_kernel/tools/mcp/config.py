@@ -94,7 +94,7 @@ class McpServer:
         )
 
     @property
-    def shown(self) -> str:
+    def public_address(self) -> str:
         """The server's address for display, without arguments, headers, and the parts of a URL that may contain
         a key."""
         if self.kind == "process":

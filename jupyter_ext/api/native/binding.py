@@ -67,7 +67,7 @@ def commands_of(folder: Path) -> str:
     if not path.is_file():
         return "there is no such file"
     try:
-        commands = [f"{server.name} ({server.shown})" for server in read(path).servers]
+        commands = [f"{server.name} ({server.public_address})" for server in read(path).servers]
     except InvalidRequest as error:
         return f"it cannot be used: {error.message}"
     return ", ".join(commands) or "it names no servers"

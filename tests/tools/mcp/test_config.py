@@ -76,7 +76,7 @@ def test_nothing_secret_is_in_what_is_shown() -> None:
     server = parse(FULL).servers[1]
     assert "secret-token" not in repr(server)
     assert "secret-token" not in repr(server.resolve({}))
-    assert McpServer("s", "http", url="https://me:pw123456@h.example/mcp?key=k").shown == "h.example/mcp"
+    assert McpServer("s", "http", url="https://me:pw123456@h.example/mcp?key=k").public_address == "h.example/mcp"
 
 
 @pytest.mark.parametrize(
